@@ -1,0 +1,155 @@
+"""Every error a user can cause is written here: one sentence, what must hold, what came, what to do."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+MAX_NODES = 4096
+
+
+class NumericalError(ArithmeticError):
+    """A factorisation failed; the message carries the jitter, the conditioning and the closest pair of nodes.
+
+    Example:
+        >>> issubclass(NumericalError, ArithmeticError)
+        True
+    """
+
+
+def floating(name: str, values: object) -> Tensor:
+    """The values as a floating-point tensor: integers become float64, floats keep their precision."""
+    try:
+        tensor = torch.as_tensor(values)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"`{name}` must be an array of numbers: got {type(values).__name__} ({error}).") from None
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"`{name}` must be real numbers: got dtype {tensor.dtype}.")
+    return tensor if tensor.is_floating_point() else tensor.to(torch.float64)
+
+
+def points(name: str, values: object) -> Tensor:
+    """A non-empty, finite `(..., n, d)` tensor."""
+    tensor = floating(name, values)
+    if tensor.ndim < 2:
+        raise ValueError(
+            f"`{name}` must have shape (..., n, d): got {tuple(tensor.shape)}. "
+            "For n draws of one parameter pass `values[:, None]`."
+        )
+    if 0 in tensor.shape:
+        raise ValueError(f"`{name}` must hold at least one point and one coordinate: got shape {tuple(tensor.shape)}.")
+    finite = torch.isfinite(tensor).all(-1)
+    if not finite.all():
+        row = [int(i) for i in torch.nonzero(~finite)[0]]
+        bad = int((~finite).sum())
+        raise ValueError(
+            f"`{name}` must be finite: row {row[0] if len(row) == 1 else tuple(row)} is not "
+            f"({bad} of {finite.numel()} rows). Drop them first, e.g. `x[torch.isfinite(x).all(-1)]`."
+        )
+    return tensor
+
+
+def sample_weights(name: str, values: object, atoms: Tensor) -> Tensor:
+    """Non-negative weights, one per atom, with a positive total; returned normalised to one."""
+    weights = floating(name, values).to(atoms)
+    if weights.shape != atoms.shape[:-1]:
+        raise ValueError(
+            f"`{name}` must have one entry per sample: got {tuple(weights.shape)} for samples {tuple(atoms.shape)}."
+        )
+    if not torch.isfinite(weights).all() or (weights < 0).any():
+        raise ValueError(f"`{name}` must be finite and non-negative: smallest is {weights.min().item():.3g}.")
+    total = weights.sum(-1, keepdim=True)
+    if (total <= 0).any():
+        raise ValueError(f"`{name}` must have a positive sum: got {total.min().item():.3g}.")
+    return weights / total
+
+
+def budget(m: object, limit: int = MAX_NODES) -> int:
+    """A number of nodes between 1 and `limit`."""
+    if isinstance(m, bool) or not isinstance(m, int):
+        raise TypeError(f"`m`, the number of nodes, must be an int: got {m!r}.")
+    if not 1 <= m <= limit:
+        raise ValueError(f"`m`, the number of nodes, must be between 1 and {limit}: got {m}.")
+    return m
+
+
+def positive(name: str, value: float | Tensor) -> None:
+    """A finite positive scalar, or a tensor of them."""
+    values = torch.as_tensor(value)
+    if not bool((torch.isfinite(values) & (values > 0)).all()):
+        shown = values.item() if values.numel() == 1 else values.min().item()
+        raise ValueError(f"`{name}` must be finite and positive: got {shown:.6g}.")
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """A finite number no smaller than `least`."""
+    if not (math.isfinite(value) and value >= least):
+        raise ValueError(f"`{name}` must be at least {least}: got {value!r}.")
+
+
+def one_of(name: str, value: object, choices: Sequence[object]) -> None:
+    """One of a short list of values."""
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {list(choices)}: got {value!r}.")
+
+
+def same_dim(name: str, values: Tensor, dim: int) -> None:
+    """Points of the dimension the other argument has."""
+    if values.shape[-1] != dim:
+        raise ValueError(f"`{name}` must have {dim} coordinates: got shape {tuple(values.shape)}.")
+
+
+def one_weight_per_node(nodes: Tensor, weights: Tensor) -> None:
+    """Weights that match their nodes."""
+    if weights.shape != nodes.shape[:-1]:
+        raise ValueError(
+            f"`weights` must have one entry per node: got {tuple(weights.shape)} for nodes {tuple(nodes.shape)}. "
+            "Compute them with `optimal_weights(nodes, embedding)`."
+        )
+
+
+def factorised(failures: Tensor, gram: Tensor, jitter: float, distance: Tensor | None = None) -> None:
+    """Raise `NumericalError` for the first query whose factorisation failed."""
+    if not bool((failures > 0).any()):
+        return
+    query = int(torch.nonzero(failures.reshape(-1) > 0)[0])
+    matrix = gram.reshape(-1, *gram.shape[-2:])[query]
+    if not torch.isfinite(matrix).all():
+        raise NumericalError(f"The Gram matrix of query {query} is not finite: check the nodes and the bandwidth.")
+    spectrum = torch.linalg.eigvalsh(matrix)
+    condition = (spectrum[-1] / spectrum[0].abs().clamp_min(1e-300)).item()
+    closest = "" if distance is None else f", smallest node distance {distance.min().item():.3g}"
+    raise NumericalError(
+        f"The Gram matrix of query {query} could not be factorised: jitter {jitter:.3g}, "
+        f"condition number {condition:.3g}{closest}. Use a larger `jitter`, fewer nodes, or separate the nodes."
+    )
+
+
+def covariance(name: str, values: object, means: Tensor) -> Tensor:
+    """Symmetric positive definite matrices, one per mean."""
+    covs = floating(name, values).to(means)
+    if covs.shape != (*means.shape, means.shape[-1]):
+        raise ValueError(f"`{name}` must have shape {(*means.shape, means.shape[-1])}: got {tuple(covs.shape)}.")
+    if not torch.isfinite(covs).all() or bool((torch.linalg.cholesky_ex(covs)[1] > 0).any()):
+        raise ValueError(f"`{name}` must be finite, symmetric and positive definite: a Cholesky factor does not exist.")
+    return covs
+
+
+def values_at_nodes(values: Tensor, weights: Tensor) -> Tensor:
+    """Values computed beforehand, one (or k) per node."""
+    if values.shape[: weights.ndim] != weights.shape or values.ndim > weights.ndim + 1:
+        raise ValueError(
+            f"The values of `f` must have shape {tuple(weights.shape)} or {(*weights.shape, 'k')}: "
+            f"got {tuple(values.shape)}."
+        )
+    return values
+
+
+def values_of_integrand(values: Tensor, nodes: Tensor) -> None:
+    """What an integrand returned on `(n, d)` points."""
+    if values.ndim not in (1, 2) or values.shape[0] != nodes.shape[0]:
+        raise ValueError(
+            f"`f` must map points of shape {tuple(nodes.shape)} to {(nodes.shape[0],)} or {(nodes.shape[0], 'k')}: "
+            f"it returned {tuple(values.shape)}."
+        )

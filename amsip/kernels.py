@@ -1,0 +1,394 @@
+"""The kernels: what a rule is asked to integrate well. The bandwidth h enters as exp(-r^2 / (2 h^2)), here alone."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from amsip import _checks, _linalg
+from amsip.whitening import Whitening
+
+
+class Kernel(ABC):
+    """A positive semi-definite function k(x, z); kernels add, and scale by positive numbers.
+
+    Example:
+        >>> kernel = SquaredExponential(1.0) + 0.5 * Polynomial(degree=2, scale=2.0)
+        >>> kernel(torch.zeros(3, 2), torch.ones(4, 2)).shape
+        torch.Size([3, 4])
+    """
+
+    @abstractmethod
+    def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        """k(x_i, y_j)."""
+
+    @abstractmethod
+    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+        """k(x_i, x_j), from exact differences."""
+
+    @abstractmethod
+    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        """k(x_i, x_i)."""
+
+    @abstractmethod
+    def weighted_sum_and_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        """sum_j w_j k(x, y_j) and its gradient in x, without the (m, n, d) tensor."""
+
+    def weighted_sum(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> Float[Tensor, "*q m"]:
+        """sum_j w_j k(x, y_j)."""
+        return (self(x, y) @ w[..., None])[..., 0]
+
+    def weighted_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> Float[Tensor, "*q m d"]:
+        """The gradient in x of sum_j w_j k(x, y_j)."""
+        return self.weighted_sum_and_grad(x, y, w)[1]
+
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum((*_terms(self), *_terms(other)))
+
+    def __rmul__(self, factor: float) -> "Sum":
+        _checks.positive("factor", factor)
+        return Sum(tuple((factor * c, k) for c, k in _terms(self)))
+
+
+class Radial(Kernel):
+    """A kernel of the distance alone.
+
+    Each radial kernel knows its *shadow*, the auxiliary kernel s of the general-kernel mean shift:
+    grad_x k(x, y) = -(x - y) s(x, y).
+    """
+
+    bandwidth: float | Float[Tensor, "*q"]
+
+    @abstractmethod
+    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        """The kernel and its shadow at squared distances r2."""
+
+    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        """The kernel alone at squared distances r2."""
+        return self.profile(r2)[0]
+
+    def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        return self.value(_linalg.squared_distances(x, y))
+
+    def shadow(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        """s(x_i, y_j)."""
+        return self.profile(_linalg.squared_distances(x, y))[1]
+
+    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+        return self.value(_linalg.pairwise_squared_distances(x))
+
+    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self.value(torch.zeros_like(x[..., :1]))[..., 0]
+
+    def weighted_sum_and_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        value, shadow = self.profile(_linalg.squared_distances(x, y))
+        mass = (shadow @ w[..., None])[..., 0]
+        return (value @ w[..., None])[..., 0], shadow @ (w[..., None] * y) - mass[..., None] * x
+
+    def _h(self, r2: Tensor) -> float | Tensor:
+        """The bandwidth, shaped to divide a (..., m, n) matrix."""
+        if isinstance(self.bandwidth, Tensor):
+            return self.bandwidth.to(r2)[..., None, None]
+        return self.bandwidth
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredExponential(Radial):
+    r"""The kernel of the paper.
+
+    $$k(x, z) = \exp\big(-\|x - z\|^2 / (2 h^2)\big), \qquad s = k / h^2$$
+
+    Arguments:
+        bandwidth: h, a number or one per query.
+
+    Example:
+        >>> round(SquaredExponential(2.0)(torch.zeros(1, 1), torch.full((1, 1), 2.0)).item(), 4)
+        0.6065
+    """
+
+    bandwidth: float | Float[Tensor, "*q"]
+
+    def __post_init__(self) -> None:
+        _checks.positive("bandwidth", self.bandwidth)
+
+    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        return torch.exp(r2 * (-0.5 / self._h(r2) ** 2))
+
+    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        value = self.value(r2)
+        return value, value / self._h(r2) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class Octaves(Radial):
+    r"""The average of squared-exponential kernels at octave-spaced bandwidths h, 2h, 4h, ...
+
+    $$k = \sum_{o=0}^{O-1} a_o \exp\big(-r^2 / (2 (2^o h)^2)\big), \qquad \sum_o a_o = 1$$
+
+    One exponential serves every octave: the kernel at h is the fourth power of the kernel at 2h.
+
+    Arguments:
+        bandwidth: The smallest bandwidth h, a number or one per query.
+        count: The number of octaves.
+        shares: The weight of each octave, smallest bandwidth first; equal when not given.
+
+    Example:
+        >>> Octaves(0.5, 3).gram(torch.zeros(2, 1))
+        tensor([[1., 1.],
+                [1., 1.]])
+    """
+
+    bandwidth: float | Float[Tensor, "*q"]
+    count: int = 5
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _checks.positive("bandwidth", self.bandwidth)
+        _checks.at_least("count", self.count, 1)
+        if self.shares is not None and len(self.shares) != self.count:
+            raise ValueError(f"`shares` must have one entry per octave: got {len(self.shares)} for {self.count}.")
+        for share in self.shares or ():
+            _checks.positive("shares", share)
+
+    def components(self) -> list[tuple[float, SquaredExponential]]:
+        """The squared-exponential kernels of the average, each with its share."""
+        return [(a, SquaredExponential(self.bandwidth * 2**o)) for o, a in enumerate(self._normalised_shares())]
+
+    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        shares = self._normalised_shares()
+        power = torch.exp(r2 * (-0.5 / (self._h(r2) * 2 ** (self.count - 1)) ** 2))
+        value = shares[-1] * power
+        for share in shares[-2::-1]:
+            power = power.square().square()
+            value = value + share * power
+        return value
+
+    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        shares = self._normalised_shares()
+        widest = (self._h(r2) * 2 ** (self.count - 1)) ** 2
+        power = torch.exp(r2 * (-0.5 / widest))
+        value = shares[-1] * power
+        shadow = value
+        for octave, share in enumerate(shares[-2::-1], start=1):
+            power = power.square().square()
+            value = value + share * power
+            shadow = shadow + share * 4.0**octave * power
+        return value, shadow / widest
+
+    def _normalised_shares(self) -> tuple[float, ...]:
+        shares = self.shares or (1.0,) * self.count
+        total = sum(shares)
+        return tuple(a / total for a in shares)
+
+
+@dataclass(frozen=True, eq=False)
+class Matern(Radial):
+    r"""The Matern kernel of smoothness 1/2, 3/2 or 5/2; smoothness 1/2 has no gradient at zero, so only its value.
+
+    $$k_{3/2} = (1 + t) e^{-t},\ t = \sqrt 3\, r / h; \qquad
+      k_{5/2} = (1 + t + t^2/3) e^{-t},\ t = \sqrt 5\, r / h$$
+
+    Arguments:
+        bandwidth: h, a number or one per query.
+        smoothness: 0.5, 1.5 or 2.5.
+
+    Example:
+        >>> Matern(1.0, smoothness=1.5).gram(torch.zeros(1, 1)).item()
+        1.0
+    """
+
+    bandwidth: float | Float[Tensor, "*q"]
+    smoothness: float = 2.5
+
+    def __post_init__(self) -> None:
+        _checks.positive("bandwidth", self.bandwidth)
+        _checks.one_of("smoothness", self.smoothness, (0.5, 1.5, 2.5))
+
+    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        t = self._scaled(r2)
+        polynomial = {0.5: 1.0, 1.5: 1.0 + t, 2.5: 1.0 + t + t.square() / 3.0}[self.smoothness]
+        return polynomial * torch.exp(-t)
+
+    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        if self.smoothness == 0.5:
+            raise ValueError("`smoothness` 0.5 has no gradient: weights can be solved with it, nodes cannot be moved.")
+        t, h2 = self._scaled(r2), self._h(r2) ** 2
+        decay = torch.exp(-t)
+        if self.smoothness == 1.5:
+            return (1.0 + t) * decay, 3.0 / h2 * decay
+        return (1.0 + t + t.square() / 3.0) * decay, 5.0 / (3.0 * h2) * (1.0 + t) * decay
+
+    def _scaled(self, r2: Tensor) -> Tensor:
+        # the square root has no derivative at zero, so zero distances are kept off the graph
+        apart = r2 > 0
+        r = torch.where(apart, torch.where(apart, r2, torch.ones_like(r2)).sqrt(), torch.zeros_like(r2))
+        return math.sqrt(2.0 * self.smoothness) * r / self._h(r2)
+
+
+@dataclass(frozen=True, eq=False)
+class InverseMultiquadric(Radial):
+    r"""A kernel with heavy tails.
+
+    $$k(x, z) = (1 + \|x - z\|^2 / h^2)^{-1/2}, \qquad s = k^3 / h^2$$
+
+    Arguments:
+        bandwidth: h, a number or one per query.
+
+    Example:
+        >>> InverseMultiquadric(1.0).gram(torch.zeros(1, 1)).item()
+        1.0
+    """
+
+    bandwidth: float | Float[Tensor, "*q"]
+
+    def __post_init__(self) -> None:
+        _checks.positive("bandwidth", self.bandwidth)
+
+    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        h2 = self._h(r2) ** 2
+        value = torch.rsqrt(1.0 + r2 / h2)
+        return value, value**3 / h2
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(Kernel):
+    r"""Sees means (degree 1) and covariances (degree 2), and nothing else.
+
+    $$k(x, z) = \sum_{p=1}^{\text{degree}} (x^\top z / s)^p$$
+
+    Meant for coordinates centred on the posterior; its embedding is closed form from two moments.
+
+    Arguments:
+        degree: 1 or 2.
+        scale: s; the dimension keeps the kernel of order one in whitened coordinates.
+
+    Example:
+        >>> Polynomial(degree=2, scale=1.0)(torch.full((1, 1), 2.0), torch.full((1, 1), 3.0)).item()
+        42.0
+    """
+
+    degree: int = 2
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        _checks.one_of("degree", self.degree, (1, 2))
+        _checks.positive("scale", self.scale)
+
+    def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        return self._of_product(x @ y.mT / self.scale)
+
+    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+        return self(x, x)
+
+    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self._of_product(x.square().sum(-1) / self.scale)
+
+    def weighted_sum_and_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        weighted = w[..., None] * y
+        first, second = weighted.sum(-2), y.mT @ weighted
+        return self.sum_and_grad_of_moments(x, first, second)
+
+    def sum_and_grad_of_moments(
+        self, x: Float[Tensor, "*#q m d"], first: Float[Tensor, "*#q d"], second: Float[Tensor, "*#q d d"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        """The sums over a measure of which only the raw first and second moments are known."""
+        linear = first[..., None, :] / self.scale
+        if self.degree == 1:
+            return (x * linear).sum(-1), linear.expand(*x.shape[:-1], -1)
+        quadratic = x @ second / self.scale**2
+        return (x * (linear + quadratic)).sum(-1), linear + 2.0 * quadratic
+
+    def _of_product(self, product: Tensor) -> Tensor:
+        return product if self.degree == 1 else product + product.square()
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Kernel):
+    """A positive combination of kernels, written `a * k1 + b * k2`.
+
+    Arguments:
+        terms: Pairs of a positive coefficient and a kernel.
+
+    Example:
+        >>> (2.0 * SquaredExponential(1.0)).gram(torch.zeros(1, 1)).item()
+        2.0
+    """
+
+    terms: tuple[tuple[float, Kernel], ...]
+
+    def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        return sum_terms([c * k(x, y) for c, k in self.terms])
+
+    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+        return sum_terms([c * k.gram(x) for c, k in self.terms])
+
+    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return sum_terms([c * k.diagonal(x) for c, k in self.terms])
+
+    def weighted_sum_and_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        parts = [(c, *k.weighted_sum_and_grad(x, y, w)) for c, k in self.terms]
+        return sum_terms([c * value for c, value, _ in parts]), sum_terms([c * grad for c, _, grad in parts])
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened(Kernel):
+    r"""A kernel read in the coordinates of a chart: the posterior-whitened (Mahalanobis) kernel.
+
+    $$k_M(x, z) = k\big(R(x - a), R(z - a)\big)$$
+
+    Equation (16) of the paper; one chart for all queries, or one per query.
+
+    Arguments:
+        kernel: The kernel in the chart's coordinates.
+        whitening: The chart.
+
+    Example:
+        >>> chart = Whitening.of_moments(torch.zeros(1), torch.full((1, 1), 4.0))
+        >>> round(Whitened(SquaredExponential(1.0), chart)(torch.zeros(1, 1), torch.full((1, 1), 2.0)).item(), 4)
+        0.6065
+    """
+
+    kernel: Kernel
+    whitening: Whitening
+
+    def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
+        return self.kernel(self.whitening.forward(x), self.whitening.forward(y))
+
+    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+        return self.kernel.gram(self.whitening.forward(x))
+
+    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self.kernel.diagonal(self.whitening.forward(x))
+
+    def weighted_sum_and_grad(
+        self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
+    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        value, grad = self.kernel.weighted_sum_and_grad(self.whitening.forward(x), self.whitening.forward(y), w)
+        return value, self.whitening.pull_back(grad)
+
+
+def sum_terms(parts: list[Tensor]) -> Tensor:
+    """The sum of a non-empty list of tensors."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _terms(kernel: Kernel) -> tuple[tuple[float, Kernel], ...]:
+    return kernel.terms if isinstance(kernel, Sum) else ((1.0, kernel),)

@@ -1,0 +1,211 @@
+"""The concrete kernel mean embeddings, and the rules by which those of composite kernels follow from their parts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from amsip import _linalg
+from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential, Sum, Whitened, sum_terms
+from amsip.references.base import Embedding, Moments, Reference
+
+ENERGY_ROWS = 1024
+
+
+def embed(reference: Reference, kernel: Kernel, elementary: Callable[[Kernel], Embedding]) -> Embedding:
+    """Composite kernels by linearity, polynomials by moments, whitened ones in their chart; the rest by `elementary`."""
+    match kernel:
+        case Sum():
+            parts = tuple((c, embed(reference, k, elementary)) for c, k in kernel.terms)
+            return SumEmbedding(kernel, reference.moments(), parts)
+        case Polynomial():
+            return MomentEmbedding(kernel, reference.moments())
+        case Whitened():
+            chart = kernel.whitening
+            return WhitenedEmbedding(kernel, reference.moments(), reference.whiten(chart).embed(kernel.kernel))
+        case _:
+            return elementary(kernel)
+
+
+@dataclass(frozen=True, eq=False)
+class SumEmbedding(Embedding):
+    """The embedding under a positive combination of kernels: the same combination of embeddings."""
+
+    kernel: Sum
+    moments: Moments
+    parts: tuple[tuple[float, Embedding], ...]
+
+    @cached_property
+    def energy(self) -> Float[Tensor, "*q"]:
+        return sum_terms([c * part.energy for c, part in self.parts])
+
+    def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return sum_terms([c * part.mean(nodes) for c, part in self.parts])
+
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        pairs = [(c, *part.mean_and_grad(nodes)) for c, part in self.parts]
+        return sum_terms([c * value for c, value, _ in pairs]), sum_terms([c * grad for c, _, grad in pairs])
+
+
+@dataclass(frozen=True, eq=False)
+class MomentEmbedding(Embedding):
+    r"""The embedding under a polynomial kernel, exact from the mean a and the second moment S of any reference.
+
+    $$\mu(z) = a^\top z / s + z^\top S z / s^2, \qquad c = \|a\|^2 / s + \|S\|_F^2 / s^2$$
+    """
+
+    kernel: Polynomial
+    moments: Moments
+
+    @cached_property
+    def _second(self) -> Tensor:
+        mean, cov = self.moments
+        return cov + mean[..., :, None] * mean[..., None, :]
+
+    @cached_property
+    def energy(self) -> Float[Tensor, "*q"]:
+        linear = self.moments[0].square().sum(-1) / self.kernel.scale
+        if self.kernel.degree == 1:
+            return linear
+        return linear + self._second.square().sum((-2, -1)) / self.kernel.scale**2
+
+    def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self.mean_and_grad(nodes)[0]
+
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        return self.kernel.sum_and_grad_of_moments(nodes, self.moments[0], self._second)
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedEmbedding(Embedding):
+    """The embedding under a whitened kernel: that of the whitened reference, read through the chart."""
+
+    kernel: Whitened
+    moments: Moments
+    inner: Embedding
+
+    @property
+    def energy(self) -> Float[Tensor, "*q"]:
+        return self.inner.energy
+
+    def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self.inner.mean(self.kernel.whitening.forward(nodes))
+
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        value, grad = self.inner.mean_and_grad(self.kernel.whitening.forward(nodes))
+        return value, self.kernel.whitening.pull_back(grad)
+
+
+@dataclass(frozen=True, eq=False)
+class AtomsEmbedding(Embedding):
+    r"""Kernel sums over weighted atoms, in blocks: a million atoms take bounded memory.
+
+    $$\mu(z) = \sum_\ell \alpha_\ell k(x_\ell, z), \qquad c = \sum_{\ell, \ell'} \alpha_\ell \alpha_{\ell'} k(x_\ell, x_{\ell'})$$
+
+    The self-affinity is the V-statistic: the exact value for the empirical measure.
+    """
+
+    kernel: Kernel
+    moments: Moments
+    atoms: Float[Tensor, "*q n d"]
+    weights: Float[Tensor, "*q n"]
+
+    @cached_property
+    def energy(self) -> Float[Tensor, "*q"]:
+        rows = range(0, self.atoms.shape[-2], ENERGY_ROWS)
+        with torch.no_grad():
+            parts = [
+                (self.weights[..., i : i + ENERGY_ROWS] * self._sum(self.atoms[..., i : i + ENERGY_ROWS, :])).sum(-1)
+                for i in rows
+            ]
+        return sum_terms(parts)
+
+    def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self._sum(nodes)
+
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        def term(block: slice) -> tuple[Tensor, ...]:
+            return self.kernel.weighted_sum_and_grad(nodes, self.atoms[..., block, :], self.weights[..., block])
+
+        value, grad = _linalg.blocked_sum(term, self._rows(nodes.shape[-2]), self.atoms.shape[-2])
+        return value, grad
+
+    def _sum(self, nodes: Tensor) -> Tensor:
+        def term(block: slice) -> tuple[Tensor, ...]:
+            return (self.kernel.weighted_sum(nodes, self.atoms[..., block, :], self.weights[..., block]),)
+
+        return _linalg.blocked_sum(term, self._rows(nodes.shape[-2]), self.atoms.shape[-2])[0]
+
+    def _rows(self, nodes: int) -> int:
+        return nodes * self.atoms.shape[:-2].numel()
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedMixtureEmbedding(Embedding):
+    r"""A Gaussian mixture under squared-exponential kernels, exact.
+
+    $$\mu(z) = \sum_k \pi_k |I + \Sigma_k / h^2|^{-1/2}
+      \exp\big(-\tfrac12 (z - m_k)^\top (\Sigma_k + h^2 I)^{-1} (z - m_k)\big)$$
+
+    and c likewise from all pairs of components, with Sigma_k + Sigma_l + h^2 I.
+    """
+
+    kernel: SquaredExponential
+    moments: Moments
+    shares: Float[Tensor, "*q c"]
+    means: Float[Tensor, "*q c d"]
+    covs: Float[Tensor, "*q c d d"]
+
+    @cached_property
+    def energy(self) -> Float[Tensor, "*q"]:
+        gaps = self.means[..., :, None, :] - self.means[..., None, :, :]
+        covs = self.covs[..., :, None, :, :] + self.covs[..., None, :, :, :]
+        height, precision = _smoothing(covs, self._h2[..., None, None])
+        affinity = height * torch.exp(-0.5 * torch.einsum("...i,...ij,...j->...", gaps, precision, gaps))
+        return torch.einsum("...k,...kl,...l->...", self.shares, affinity, self.shares)
+
+    def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        return self.mean_and_grad(nodes)[0]
+
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        height, precision = self._smoothed
+        gaps = nodes[..., None, :, :] - self.means[..., :, None, :]
+        pulls = gaps @ precision
+        mass = (self.shares * height)[..., None] * torch.exp(-0.5 * (gaps * pulls).sum(-1))
+        return mass.sum(-2), -(mass[..., None] * pulls).sum(-3)
+
+    @cached_property
+    def _smoothed(self) -> tuple[Tensor, Tensor]:
+        return _smoothing(self.covs, self._h2[..., None])
+
+    @cached_property
+    def _h2(self) -> Tensor:
+        return torch.as_tensor(self.kernel.bandwidth, dtype=self.means.dtype, device=self.means.device).square()
+
+
+def smoothed_mixture(kernel: Kernel, moments: Moments, shares: Tensor, means: Tensor, covs: Tensor) -> Embedding:
+    """The exact embedding of a Gaussian mixture, for the kernels that have one."""
+    match kernel:
+        case SquaredExponential():
+            return SmoothedMixtureEmbedding(kernel, moments, shares, means, covs)
+        case Octaves():
+            components = kernel.components()
+            parts = tuple((a, SmoothedMixtureEmbedding(k, moments, shares, means, covs)) for a, k in components)
+            return SumEmbedding(Sum(tuple(components)), moments, parts)
+        case _:
+            raise ValueError(
+                f"A Gaussian reference has no closed-form embedding under {type(kernel).__name__}: "
+                "embed draws of it instead, `Samples(reference.sample(4000))`."
+            )
+
+
+def _smoothing(covs: Tensor, h2: Tensor) -> tuple[Tensor, Tensor]:
+    """|I + S/h^2|^(-1/2) and (S + h^2 I)^(-1)."""
+    identity = torch.eye(covs.shape[-1], dtype=covs.dtype, device=covs.device)
+    factor = torch.linalg.cholesky(covs + h2[..., None, None] * identity)
+    log_det = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    height = torch.exp(0.5 * (covs.shape[-1] * h2.log() - log_det))
+    return height, torch.cholesky_inverse(factor)

@@ -1,0 +1,100 @@
+"""Weighted samples: MCMC draws, importance samples, any finite measure."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from amsip import _checks
+from amsip.kernels import Kernel
+from amsip.references.base import Embedding, Moments, Reference, Score
+from amsip.references.embeddings import AtomsEmbedding, embed
+from amsip.whitening import Whitening
+
+
+@dataclass(frozen=True, eq=False)
+class Samples(Reference):
+    r"""The measure $\rho = \sum_\ell \alpha_\ell \delta_{x_\ell}$ of draws in hand.
+
+    Arguments:
+        atoms: The draws, `(n, d)` or `(q, n, d)`; any array-like of finite numbers.
+        weights: One non-negative weight a draw, normalised here; equal when not given.
+        score: The posterior's score, where the user has one.
+
+    Raises:
+        ValueError: A draw is not finite (its row is named), or the shapes do not fit.
+
+    Example:
+        >>> draws = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
+        >>> Samples(draws).moments()[0].shape
+        torch.Size([2])
+    """
+
+    atoms: Float[Tensor, "*q n d"]
+    weights: Float[Tensor, "*q n"] | None = None
+    score: Score | None = None
+
+    def __post_init__(self) -> None:
+        atoms = _checks.points("samples", self.atoms)
+        object.__setattr__(self, "atoms", atoms)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", _checks.sample_weights("sample_weights", self.weights, atoms))
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        """The number of coordinates d."""
+        return self.atoms.shape[-1]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.atoms.shape[:-2]
+
+    @cached_property
+    def normalised_weights(self) -> Float[Tensor, "*q n"]:
+        """One weight an atom, summing to one."""
+        if self.weights is not None:
+            return self.weights
+        return torch.full_like(self.atoms[..., 0], 1.0 / self.atoms.shape[-2])
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "*q n d"]:
+        """Draws with replacement by weight."""
+        return self._rows(n, replacement=True, generator=generator)
+
+    def subset(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "*q n d"]:
+        """Draws without replacement while the atoms that carry weight last, so that seeds are distinct."""
+        carrying = int((self.normalised_weights > 0).sum(-1).min())
+        return self._rows(n, replacement=n > carrying, generator=generator)
+
+    @cached_property
+    def _moments(self) -> Moments:
+        weights = self.normalised_weights.to(torch.float64)[..., None]
+        atoms = self.atoms.to(torch.float64)
+        mean = (weights * atoms).sum(-2)
+        centred = atoms - mean[..., None, :]
+        return mean.to(self.atoms), ((weights * centred).mT @ centred).to(self.atoms)
+
+    def moments(self) -> Moments:
+        """Weighted mean and covariance (divided by the total weight, no degrees-of-freedom correction)."""
+        return self._moments
+
+    def embed(self, kernel: Kernel) -> Embedding:
+        """Kernel sums; polynomial parts from the two moments."""
+        return embed(
+            self, kernel, lambda k: AtomsEmbedding(k, self.moments(), self.atoms, self.normalised_weights)
+        )
+
+    def whiten(self, whitening: Whitening) -> "Samples":
+        """The same draws in the chart's coordinates."""
+        return Samples(whitening.forward(self.atoms), self.weights)
+
+    def _rows(self, n: int, *, replacement: bool, generator: torch.Generator | None) -> Tensor:
+        flat = self.normalised_weights.reshape(-1, self.atoms.shape[-2])
+        if replacement or self.weights is not None:
+            index = torch.multinomial(flat, n, replacement=replacement, generator=generator)
+        else:
+            keys = torch.rand(flat.shape, generator=generator, device=flat.device)
+            index = keys.topk(n, dim=-1).indices
+        index = index.reshape(*self.batch_shape, n, 1).expand(*self.batch_shape, n, self.dim)
+        return self.atoms.gather(-2, index)
