@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ class NumericalError(ArithmeticError):
 def floating(name: str, values: object) -> Tensor:
     """The values as a floating-point tensor: integers become float64, floats keep their precision."""
     try:
-        tensor = torch.as_tensor(values)  # type: ignore[arg-type]
+        tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"`{name}` must be an array of numbers: got {type(values).__name__} ({error}).") from None
     if tensor.is_complex() or tensor.dtype == torch.bool:
@@ -152,4 +153,40 @@ def values_of_integrand(values: Tensor, nodes: Tensor) -> None:
         raise ValueError(
             f"`f` must map points of shape {tuple(nodes.shape)} to {(nodes.shape[0],)} or {(nodes.shape[0], 'k')}: "
             f"it returned {tuple(values.shape)}."
+        )
+
+
+def checksum(path: Path, found: str, expected: str) -> None:
+    """A fetched file is the one that was meant."""
+    if found != expected:
+        raise ValueError(
+            f"`{path.name}` must have SHA-256 {expected[:12]}...: got {found[:12]}... Delete {path} and run again."
+        )
+
+
+def fetched(what: str, path: Path, command: str, output: str) -> None:
+    """A download that left its file."""
+    if not path.exists():
+        reason = output.strip().splitlines()[-1] if output.strip() else "no message"
+        raise ConnectionError(
+            f"{what.capitalize()} must be in {path.parent} and could not be fetched ({reason}): on a machine with a "
+            f"network run `{command}`, then copy {path.name} there."
+        )
+
+
+def more_than_one_sample(samples: Tensor) -> None:
+    """At least two samples, where distances between them are asked for."""
+    if samples.shape[-2] < 2:
+        raise ValueError(
+            f"`samples` must hold at least two draws: got shape {tuple(samples.shape)}. Give the bandwidth as a number."
+        )
+
+
+def distinct_samples(median: Tensor) -> None:
+    """A positive median distance, in every query."""
+    if bool((median <= 0).any()):
+        query = int(torch.nonzero(median.reshape(-1) <= 0)[0])
+        raise ValueError(
+            f"`samples` must be mostly distinct: half the pairs of query {query} coincide, so no bandwidth follows "
+            "from them. Drop duplicates, or give the bandwidth as a number."
         )

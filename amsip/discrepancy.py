@@ -7,14 +7,12 @@ from amsip import _checks
 from amsip.references.base import Embedding
 
 
-def mmd2(
-    nodes: Float[Tensor, "*q m d"], weights: Float[Tensor, "*q m"], embedding: Embedding
-) -> Float[Tensor, "*q"]:
+def mmd2(nodes: Float[Tensor, "*q m d"], weights: Float[Tensor, "*q m"], embedding: Embedding) -> Float[Tensor, "*q"]:
     r"""The squared worst-case error of a rule over the unit ball of the kernel's space.
 
     $$\mathrm{MMD}^2 = w^\top K w - 2 w^\top \mu + c$$
 
-    Equation (5) of the paper. Raw: neither clamped nor normalised, so rounding can leave it slightly negative.
+    Equation (4) of the paper. Raw: neither clamped nor normalised, so rounding can leave it slightly negative.
 
     Example:
         >>> import torch; from amsip import Samples, SquaredExponential

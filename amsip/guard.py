@@ -9,7 +9,6 @@ from amsip.references.base import Embedding
 from amsip.rules import Rule
 
 
-
 def guarded(
     candidates: list[tuple[Float[Tensor, "*q m d"], Float[Tensor, "*q m"]]],
     embedding: Embedding,

@@ -217,8 +217,9 @@ class Matern(Radial):
 
     def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
         t = self._scaled(r2)
-        polynomial = {0.5: 1.0, 1.5: 1.0 + t, 2.5: 1.0 + t + t.square() / 3.0}[self.smoothness]
-        return polynomial * torch.exp(-t)
+        if self.smoothness == 0.5:
+            return torch.exp(-t)
+        return (1.0 + t if self.smoothness == 1.5 else 1.0 + t + t.square() / 3.0) * torch.exp(-t)
 
     def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         if self.smoothness == 0.5:
@@ -351,7 +352,7 @@ class Whitened(Kernel):
 
     $$k_M(x, z) = k\big(R(x - a), R(z - a)\big)$$
 
-    Equation (16) of the paper; one chart for all queries, or one per query.
+    Equation (13) of the paper; one chart for all queries, or one per query.
 
     Arguments:
         kernel: The kernel in the chart's coordinates.

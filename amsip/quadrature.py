@@ -33,7 +33,14 @@ def quadrature(
     return emit(reference, seeds, kernel, node_map, total=total)
 
 
-def emit(reference: Reference, seeds: Float[Tensor, "*q m d"], kernel: Kernel, node_map: NodeMap | None, *, total: float = 1.0) -> Rule:
+def emit(
+    reference: Reference,
+    seeds: Float[Tensor, "*q m d"],
+    kernel: Kernel,
+    node_map: NodeMap | None,
+    *,
+    total: float = 1.0,
+) -> Rule:
     """One emission from given seeds, worked out in the kernel's own coordinates."""
     if isinstance(kernel, Whitened):
         chart = kernel.whitening

@@ -9,9 +9,7 @@ from amsip.references.base import Reference
 from amsip.references.samples import Samples
 
 
-def draw_seeds(
-    reference: Reference, m: int, *, generator: torch.Generator | None = None
-) -> Float[Tensor, "*q m d"]:
+def draw_seeds(reference: Reference, m: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "*q m d"]:
     """m independent draws; of a finite sample, distinct rows while they last.
 
     Example:

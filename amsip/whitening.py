@@ -18,7 +18,7 @@ class Whitening:
     $$k_M(x, z) = \exp\big(-\tfrac{1}{2\sigma^2} (x - z)^\top \Sigma^{-1} (x - z)\big) = k(R x, R z),
       \quad R = \Sigma^{-1/2}$$
 
-    Equation (16) of the paper. The symmetric root is used, so that coordinates keep their identity.
+    Equation (13) of the paper. The symmetric root is used, so that coordinates keep their identity.
     Directions with no spread are given the smallest representable scale and stay where they are.
 
     Arguments:

@@ -1,6 +1,6 @@
 """What moves nodes."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from amsip.references.base import Embedding
 
 
+@runtime_checkable
 class NodeMap(Protocol):
     """Takes nodes to better nodes, reading the posterior only through its embedding.
 

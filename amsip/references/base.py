@@ -38,9 +38,7 @@ class Embedding(ABC):
         """mu at the nodes."""
 
     @abstractmethod
-    def mean_and_grad(
-        self, nodes: Float[Tensor, "*q m d"]
-    ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+    def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
         """mu at the nodes and its gradient."""
 
 

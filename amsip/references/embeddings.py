@@ -16,7 +16,7 @@ ENERGY_ROWS = 1024
 
 
 def embed(reference: Reference, kernel: Kernel, elementary: Callable[[Kernel], Embedding]) -> Embedding:
-    """Composite kernels by linearity, polynomials by moments, whitened ones in their chart; the rest by `elementary`."""
+    """Composite kernels by linearity, polynomials by moments, whitened ones in their chart, others by `elementary`."""
     match kernel:
         case Sum():
             parts = tuple((c, embed(reference, k, elementary)) for c, k in kernel.terms)
@@ -103,7 +103,8 @@ class WhitenedEmbedding(Embedding):
 class AtomsEmbedding(Embedding):
     r"""Kernel sums over weighted atoms, in blocks: a million atoms take bounded memory.
 
-    $$\mu(z) = \sum_\ell \alpha_\ell k(x_\ell, z), \qquad c = \sum_{\ell, \ell'} \alpha_\ell \alpha_{\ell'} k(x_\ell, x_{\ell'})$$
+    $$\mu(z) = \sum_\ell \alpha_\ell k(x_\ell, z), \qquad
+      c = \sum_{\ell, \ell'} \alpha_\ell \alpha_{\ell'} k(x_\ell, x_{\ell'})$$
 
     The self-affinity is the V-statistic: the exact value for the empirical measure.
     """

@@ -65,7 +65,7 @@ class Mixture(Reference):
         picked = spread.gather(-3, chosen[..., None, :, :])[..., 0, :, :]
         return self.means.gather(-2, chosen) + picked
 
-    def score(self, x: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q n d"]:  # type: ignore[override]
+    def score(self, x: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q n d"]:
         """grad log density."""
         solved, log_mass = self._pulls(x)
         return -(torch.softmax(log_mass, -2)[..., None] * solved).sum(-3)
@@ -84,9 +84,7 @@ class Mixture(Reference):
 
     def embed(self, kernel: Kernel) -> Embedding:
         """Closed form for squared exponentials, octaves, polynomials and their sums, whitened or not."""
-        return embed(
-            self, kernel, lambda k: smoothed_mixture(k, self.moments(), self.shares, self.means, self.covs)
-        )
+        return embed(self, kernel, lambda k: smoothed_mixture(k, self.moments(), self.shares, self.means, self.covs))
 
     def whiten(self, whitening: Whitening) -> "Mixture":
         """A mixture again: affine maps act on each component."""

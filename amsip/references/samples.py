@@ -81,9 +81,7 @@ class Samples(Reference):
 
     def embed(self, kernel: Kernel) -> Embedding:
         """Kernel sums; polynomial parts from the two moments."""
-        return embed(
-            self, kernel, lambda k: AtomsEmbedding(k, self.moments(), self.atoms, self.normalised_weights)
-        )
+        return embed(self, kernel, lambda k: AtomsEmbedding(k, self.moments(), self.atoms, self.normalised_weights))
 
     def whiten(self, whitening: Whitening) -> "Samples":
         """The same draws in the chart's coordinates."""
