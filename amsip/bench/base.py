@@ -1,0 +1,99 @@
+"""What every measurement carries: the command, the versions, the commit and the seconds it took.
+
+A bench is a module of three functions: `add_arguments(parser)`, `run(arguments) -> dict` (JSON-serialisable) and
+`render(result) -> str`.
+"""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+
+def record(command: str, started: float, body: Mapping[str, object]) -> dict[str, object]:
+    """A result with where it came from.
+
+    Arguments:
+        command: What a reader types to get it again.
+        started: `time.perf_counter()` at the start.
+        body: The measurement itself.
+
+    Returns:
+        A JSON-serialisable dictionary.
+
+    Example:
+        >>> record("python -m amsip bench nothing", time.perf_counter(), {"rows": []})["command"]
+        'python -m amsip bench nothing'
+    """
+    return {
+        "command": command,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - started, 3),
+        "versions": versions(("amsip", "torch", "numpy")),
+        "machine": {"cores": os.cpu_count(), "threads": torch.get_num_threads(), "system": platform.system()},
+        "commit": commit(),
+        **body,
+    }
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Python's version and those of the packages that are installed.
+
+    Example:
+        >>> "python" in versions(())
+        True
+    """
+    found = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the source tree, marked when it has local changes; None outside a checkout.
+
+    Example:
+        >>> commit() is None or len(commit()) >= 7
+        True
+    """
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, "rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns, first column to the left.
+
+    Example:
+        >>> print(table(("name", "value"), [("a", 1), ("bc", 20)]))
+        name  value
+        ----  -----
+        a         1
+        bc       20
+    """
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in cells
+    )
+
+
+def _git(root: Path, *arguments: str) -> str:
+    result = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10)
+    return result.stdout.strip()
