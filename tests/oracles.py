@@ -1,0 +1,173 @@
+"""Independent answers: NumPy in float64, plain loops, nothing imported from the package under test."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+Array = np.ndarray
+PointKernel = Callable[[Array, Array], float]
+
+
+def squared_exponential(x: Array, z: Array, h: float) -> float:
+    """exp(-|x - z|^2 / (2 h^2))."""
+    return math.exp(-sum((a - b) ** 2 for a, b in zip(x, z, strict=True)) / (2.0 * h * h))
+
+
+def octaves(x: Array, z: Array, h: float, count: int, shares: tuple[float, ...] | None = None) -> float:
+    """The average of squared exponentials at h, 2h, 4h, ..., one exponential each."""
+    shares = shares or (1.0,) * count
+    terms = [share * squared_exponential(x, z, h * 2**o) for o, share in enumerate(shares)]
+    return sum(terms) / sum(shares)
+
+
+def matern(x: Array, z: Array, h: float, smoothness: float) -> float:
+    """The half-integer Matern kernels, written out."""
+    t = math.sqrt(2.0 * smoothness) * float(np.linalg.norm(np.subtract(x, z))) / h
+    if smoothness == 0.5:
+        return math.exp(-t)
+    if smoothness == 1.5:
+        return (1.0 + t) * math.exp(-t)
+    return (1.0 + t + t * t / 3.0) * math.exp(-t)
+
+
+def inverse_multiquadric(x: Array, z: Array, h: float) -> float:
+    """(1 + |x - z|^2 / h^2)^(-1/2)."""
+    return 1.0 / math.sqrt(1.0 + float(np.sum(np.subtract(x, z) ** 2)) / h**2)
+
+
+def polynomial(x: Array, z: Array, degree: int, scale: float) -> float:
+    """The sum of the powers of x'z / s up to the degree, without the constant."""
+    product = float(np.dot(x, z)) / scale
+    return sum(product**p for p in range(1, degree + 1))
+
+
+def gram(kernel: PointKernel, x: Array, y: Array) -> Array:
+    """k(x_i, y_j), one pair at a time."""
+    return np.array([[kernel(a, b) for b in y] for a in x])
+
+
+def gradient(f: Callable[[Array], float], x: Array, step: float = 1e-5) -> Array:
+    """Central differences of fourth order."""
+    out = np.zeros(len(x))
+    for i in range(len(x)):
+        e = np.zeros(len(x))
+        e[i] = step
+        out[i] = (8.0 * (f(x + e) - f(x - e)) - (f(x + 2 * e) - f(x - 2 * e))) / (12.0 * step)
+    return out
+
+
+def weighted_moments(x: Array, weights: Array) -> tuple[Array, Array]:
+    """Mean and covariance of a weighted sample, weights summing to one."""
+    mean = np.zeros(x.shape[1])
+    for w, row in zip(weights, x, strict=True):
+        mean += w * row
+    cov = np.zeros((x.shape[1], x.shape[1]))
+    for w, row in zip(weights, x, strict=True):
+        cov += w * np.outer(row - mean, row - mean)
+    return mean, cov
+
+
+def kernel_mean(kernel: PointKernel, z: Array, atoms: Array, weights: Array) -> Array:
+    """mu(z_i) = sum_l w_l k(z_i, x_l)."""
+    return np.array([sum(w * kernel(row, x) for w, x in zip(weights, atoms, strict=True)) for row in z])
+
+
+def mmd2(kernel: PointKernel, z: Array, w: Array, atoms: Array, weights: Array) -> float:
+    """The squared distance of two weighted point sets, as one signed measure summed over all pairs."""
+    points = np.concatenate([z, atoms])
+    mass = np.concatenate([w, -np.asarray(weights)])
+    return sum(mass[i] * mass[j] * kernel(points[i], points[j]) for i in range(len(points)) for j in range(len(points)))
+
+
+def gauss_hermite(f: Callable[[Array], float], mean: Array, cov: Array, count: int = 40) -> float:
+    """E f(X) for X normal, by a tensor product of Gauss-Hermite rules; for two or three dimensions."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    weights = weights / weights.sum()
+    factor = np.linalg.cholesky(np.asarray(cov, dtype=float))
+    total = 0.0
+    for index in itertools.product(range(count), repeat=len(mean)):
+        u = np.array([nodes[i] for i in index])
+        total += math.prod(weights[i] for i in index) * f(np.asarray(mean) + factor @ u)
+    return total
+
+
+def mixture_expectation(
+    f: Callable[[Array], float], shares: Array, means: Array, covs: Array, count: int = 40
+) -> float:
+    """E f(X) for a mixture of normals."""
+    return sum(share * gauss_hermite(f, mean, cov, count) for share, mean, cov in zip(shares, means, covs, strict=True))
+
+
+def mixture_energy(
+    radial: Callable[[Array], float], shares: Array, means: Array, covs: Array, count: int = 40
+) -> float:
+    """E k(X, X') for k(x, x') = radial(x - x'): differences of mixtures of normals are mixtures of normals."""
+    total = 0.0
+    for share_a, mean_a, cov_a in zip(shares, means, covs, strict=True):
+        for share_b, mean_b, cov_b in zip(shares, means, covs, strict=True):
+            total += share_a * share_b * gauss_hermite(radial, mean_a - mean_b, cov_a + cov_b, count)
+    return total
+
+
+def normal_log_density(x: Array, mean: Array, cov: Array) -> float:
+    """log N(x; mean, cov)."""
+    gap = np.asarray(x) - mean
+    _, log_det = np.linalg.slogdet(cov)
+    return -0.5 * (gap @ np.linalg.solve(cov, gap) + log_det + len(gap) * math.log(2.0 * math.pi))
+
+
+def mixture_log_density(x: Array, shares: Array, means: Array, covs: Array) -> float:
+    """The log density of a mixture of normals."""
+    terms = [
+        math.log(share) + normal_log_density(x, mean, cov) for share, mean, cov in zip(shares, means, covs, strict=True)
+    ]
+    top = max(terms)
+    return top + math.log(sum(math.exp(t - top) for t in terms))
+
+
+def kkt_weights(
+    gram_matrix: Array, mean: Array, constraints: Array | None = None, values: Array | None = None
+) -> Array:
+    """argmin w'Kw - 2 w'mu subject to C'w = v, from the bordered system of the Lagrangian."""
+    if constraints is None:
+        return np.linalg.solve(gram_matrix, mean)
+    count = constraints.shape[1]
+    bordered = np.block([[2.0 * gram_matrix, constraints], [constraints.T, np.zeros((count, count))]])
+    return np.linalg.solve(bordered, np.concatenate([2.0 * mean, values]))[: len(mean)]
+
+
+def simplex_weights(gram_matrix: Array, mean: Array, total: float = 1.0) -> Array:
+    """The best non-negative weights of a given sum, by trying every set of nodes allowed to carry weight."""
+    best, best_value = None, np.inf
+    for size in range(1, len(mean) + 1):
+        for subset in itertools.combinations(range(len(mean)), size):
+            rows = list(subset)
+            part = kkt_weights(gram_matrix[np.ix_(rows, rows)], mean[rows], np.ones((size, 1)), np.array([total]))
+            if part.min() < 0.0:
+                continue
+            w = np.zeros(len(mean))
+            w[rows] = part
+            value = w @ gram_matrix @ w - 2.0 * w @ mean
+            if value < best_value:
+                best, best_value = w, value
+    return best
+
+
+def mean_shift_step(z: Array, atoms: Array, weights: Array, h: float) -> Array:
+    """One classical mean-shift step of one point: the kernel-weighted average of the atoms."""
+    masses = [w * squared_exponential(x, z, h) for w, x in zip(weights, atoms, strict=True)]
+    return sum(mass * x for mass, x in zip(masses, atoms, strict=True)) / sum(masses)
+
+
+def interacting_map(z: Array, atoms: Array, weights: Array, h: float) -> Array:
+    """(K^-1 V_1)_i / (K^-1 v_0)_i for the squared exponential, by explicit sums and a dense solve."""
+
+    def kernel(a: Array, b: Array) -> float:
+        return squared_exponential(a, b, h)
+
+    inverse = np.linalg.inv(gram(kernel, z, z))
+    count = kernel_mean(kernel, z, atoms, weights)
+    first = np.array([sum(w * kernel(row, x) * x for w, x in zip(weights, atoms, strict=True)) for row in z])
+    return (inverse @ first) / (inverse @ count)[:, None]
