@@ -1,5 +1,6 @@
 """Every error a user can cause is written here: one sentence, what must hold, what came, what to do."""
 
+import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,4 +190,50 @@ def distinct_samples(median: Tensor) -> None:
         raise ValueError(
             f"`samples` must be mostly distinct: half the pairs of query {query} coincide, so no bandwidth follows "
             "from them. Drop duplicates, or give the bandwidth as a number."
+        )
+
+
+def whole_heads(width: int, heads: int) -> None:
+    """A hidden width that attention heads divide."""
+    if heads < 1 or width < 1 or width % heads:
+        raise ValueError(f"`width` must be a positive multiple of `heads`: got width {width} for {heads} heads.")
+
+
+def ends_with(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
+    """A tensor whose last axes are those of one item, possibly after axes of queries."""
+    if values.shape[values.ndim - len(shape) :] != shape:
+        raise ValueError(f"`{name}` must end with the axes {shape}: got shape {tuple(values.shape)}.")
+
+
+def known_keys(where: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Only settings that exist; the nearest one is suggested for the first that does not."""
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"known are {sorted(known)}."
+            raise ValueError(f"`{key}` is not a setting of {where}: {hint}")
+
+
+def trainable(parameters: int) -> None:
+    """A map with something to fit."""
+    if not parameters:
+        raise TypeError("`node_map` must be a torch module with parameters that require gradients: it has none.")
+
+
+def fitting(path: Path, expected: Sequence[str], found: Sequence[str]) -> None:
+    """A file that holds the tensors of the object it is read into."""
+    wrong = sorted(set(expected) ^ set(found))
+    if wrong:
+        raise ValueError(
+            f"{path} must hold the tensors of this map: `{wrong[0]}` is {'missing' if wrong[0] in expected else 'new'} "
+            f"({len(wrong)} in all differ). Give the settings it was written with, or another path."
+        )
+
+
+def finite_loss(step: int, loss: float, skipped: int, limit: int) -> None:
+    """A training run that still has a finite loss, but for `limit` steps."""
+    if skipped > limit:
+        raise NumericalError(
+            f"The loss of step {step} is {loss}: {skipped} such steps, `max_skipped` allows {limit}. "
+            "Lower `lr`, set `clip`, or use a larger jitter in the loss."
         )

@@ -1,0 +1,1 @@
+"""What others do with the same draws, one file a family."""
