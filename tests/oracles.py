@@ -171,3 +171,15 @@ def interacting_map(z: Array, atoms: Array, weights: Array, h: float) -> Array:
     count = kernel_mean(kernel, z, atoms, weights)
     first = np.array([sum(w * kernel(row, x) * x for w, x in zip(weights, atoms, strict=True)) for row in z])
     return (inverse @ first) / (inverse @ count)[:, None]
+
+
+def median_squared_distance(x):
+    """The median over pairs i < j of |x_i - x_j|^2."""
+    pairs = [float(((x[i] - x[j]) ** 2).sum()) for i in range(len(x)) for j in range(i)]
+    return float(np.median(pairs))
+
+
+def gaussian_posterior_cov(prior, forward, noise):
+    """The posterior covariance of a linear-Gaussian model, by the gain form."""
+    gain = prior @ forward.T @ np.linalg.inv(forward @ prior @ forward.T + noise)
+    return prior - gain @ forward @ prior
