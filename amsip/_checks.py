@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -133,6 +134,10 @@ def covariance(name: str, values: object, means: Tensor) -> Tensor:
     covs = floating(name, values).to(means)
     if covs.shape != (*means.shape, means.shape[-1]):
         raise ValueError(f"`{name}` must have shape {(*means.shape, means.shape[-1])}: got {tuple(covs.shape)}.")
+    asymmetry = (covs - covs.mT).abs().amax((-2, -1))
+    size = covs.abs().amax((-2, -1))
+    if bool((asymmetry > 1e-5 * size).any()):
+        raise ValueError(f"`{name}` must be symmetric: entries differ by {asymmetry.max().item():.3g}. Use (S + S.mT) / 2.")
     if not torch.isfinite(covs).all() or bool((torch.linalg.cholesky_ex(covs)[1] > 0).any()):
         raise ValueError(f"`{name}` must be finite, symmetric and positive definite: a Cholesky factor does not exist.")
     return covs
@@ -237,3 +242,181 @@ def finite_loss(step: int, loss: float, skipped: int, limit: int) -> None:
             f"The loss of step {step} is {loss}: {skipped} such steps, `max_skipped` allows {limit}. "
             "Lower `lr`, set `clip`, or use a larger jitter in the loss."
         )
+
+
+def above_zero(name: str, value: float) -> None:
+    """A positive number; infinity is welcome."""
+    if not value > 0:
+        raise ValueError(f"`{name}` must be positive: got {value!r}.")
+
+
+def below(name: str, value: float, bound: float) -> None:
+    """A number strictly below a bound."""
+    if not value < bound:
+        raise ValueError(f"`{name}` must be below {bound}: got {value!r}.")
+
+
+def setting(name: str, value: object, kind: object) -> Any:
+    """A value of a configuration file, of the kind its setting has; integers may stand for floats."""
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(kind, type) or type(value) is not kind:
+        raise TypeError(f"`{name}` must be of type {getattr(kind, '__name__', kind)}: got {value!r}.")
+    return value
+
+
+def constraints_met(residual: Tensor, weights: Tensor) -> None:
+    """Linear constraints that the weights could satisfy."""
+    allowed = 1e-8 * (1.0 + torch.linalg.vector_norm(weights, dim=-1, keepdim=True))
+    if not bool((residual.abs() <= allowed).all()):
+        raise NumericalError(
+            f"The exactness constraints must be within reach of the nodes: the weights miss them by "
+            f"{residual.abs().max().item():.3g}. Use a lower `exact`, or nodes that span every coordinate."
+        )
+
+
+def unsettled_simplex(nodes: int) -> NumericalError:
+    """What to raise when the active set of the non-negative weights keeps changing."""
+    return NumericalError(
+        f"The non-negative weights of {nodes} nodes must settle on a set of nodes: they did not. "
+        "Use a larger `jitter`, or separate the nodes."
+    )
+
+
+def finite_mean(mean: Tensor) -> None:
+    """A kernel mean without NaN or infinity."""
+    finite = torch.isfinite(mean).all(-1)
+    if not bool(finite.all()):
+        query = int(torch.nonzero(~finite.reshape(-1))[0])
+        raise NumericalError(
+            f"The kernel mean must be finite at the nodes: query {query} is not. Check the nodes and the bandwidth."
+        )
+
+
+def positive_total(total: Tensor) -> None:
+    """Weights that can be rescaled to a positive sum."""
+    if not bool((total > 0).all()):
+        raise NumericalError(
+            f"The mean-shift weights must have a positive sum to be rescaled: got {total.min().item():.3g}. "
+            "Use `optimal_weights`, or fewer nodes."
+        )
+
+
+def non_negative_weights(weights: Tensor, purpose: str) -> None:
+    """Weights that make a rule a probability measure."""
+    if bool((weights < 0).any()):
+        share = (weights < 0).to(torch.float64).mean().item()
+        raise ValueError(
+            f"A rule needs non-negative weights {purpose}: {100.0 * share:.0f}% are negative. Signed weights are for "
+            "averages; re-solve with `simplex_weights(rule.nodes, rule.embedding)` and make a `Rule` of those."
+        )
+    if not bool((weights.sum(-1) > 0).all()):
+        raise ValueError(f"A rule needs weights with a positive sum {purpose}: got {weights.sum(-1).min().item():.3g}.")
+
+
+def poolable(rules: Sequence[Tensor]) -> None:
+    """Rules of one shape."""
+    shapes = [tuple(nodes.shape) for nodes in rules]
+    if not shapes:
+        raise ValueError("`rules` must hold at least one rule: got none.")
+    if len(set(shapes)) > 1:
+        raise ValueError(f"`rules` must have nodes of one shape: got {shapes[:4]}. Emit them with the same `m`.")
+
+
+def pooled(batches: int) -> None:
+    """A rule made of at least two independent emissions."""
+    if batches < 2:
+        raise ValueError(
+            f"A standard error needs at least two pooled emissions: got {batches}. "
+            "Pool rules of independent seeds, `pool([rule_1, rule_2])`."
+        )
+
+
+def one_query(shape: Sequence[int]) -> None:
+    """A rule without query axes."""
+    if len(shape):
+        raise ValueError(f"Only a rule of one query is iterated: got query axes {tuple(shape)}. Take `rule.query(0)`.")
+
+
+def probabilities(values: Tensor) -> None:
+    """Levels between 0 and 1, in a row."""
+    if values.ndim > 1 or not bool(((values >= 0) & (values <= 1)).all()):
+        raise ValueError(f"`levels` must be numbers between 0 and 1: got {values.tolist()}.")
+
+
+def joint_draws(parameters: Tensor, observations: Tensor) -> None:
+    """A dataset of pairs: as many observations as parameters."""
+    if parameters.ndim != 2 or observations.ndim != 2 or len(parameters) != len(observations):
+        raise ValueError(
+            "`parameters` (n, d) and `observations` (n, k) must be pairs: "
+            f"got {tuple(parameters.shape)} and {tuple(observations.shape)}."
+        )
+
+
+def share(name: str, value: float) -> None:
+    """A number in (0, 1]."""
+    if not 0.0 < value <= 1.0:
+        raise ValueError(f"`{name}` must be in (0, 1]: got {value!r}.")
+
+
+def drawn_shape(draws: Tensor, n: int, dim: int) -> None:
+    """What a sampling callable returned when asked for n draws."""
+    if draws.ndim < 2 or draws.shape[-2:] != (n, dim):
+        raise ValueError(
+            f"`draw(n, generator)` must return shape (..., n, d): asked for n = {n} with d = {dim}, "
+            f"got {tuple(draws.shape)}."
+        )
+
+
+def rejected_share(rejected: Tensor, limit: float) -> None:
+    """Refuse a sampler most of whose draws have to be thrown away."""
+    if bool((rejected > limit).any()):
+        query = int(rejected.reshape(-1).argmax())
+        raise ValueError(
+            f"`draw` must return finite, bounded draws: {rejected.max().item():.1%} were rejected in query {query}, "
+            f"more than `limit` = {limit:.1%}. Fix the sampler, or raise `bound` or `limit`."
+        )
+
+
+def enough_draws(accepted: int, wanted: int, rejected: Tensor) -> None:
+    """Topping up has an end."""
+    if accepted < wanted:
+        raise ValueError(
+            f"`draw` must return finite, bounded draws: {accepted} of {wanted} after every round, "
+            f"{rejected.max().item():.1%} rejected. Fix the sampler, or raise `bound` or `rounds`."
+        )
+
+
+class FileFormatError(ValueError):
+    """A file is not what it should be; the message names the file and what is wrong with it.
+
+    Example:
+        >>> issubclass(FileFormatError, ValueError)
+        True
+    """
+
+
+def existing_file(path: Path) -> None:
+    """A file that is there."""
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file '{path}'.")
+
+
+def file_size(path: Path, size: int, limit: int) -> None:
+    """A file of a size that fits in memory."""
+    if size > limit:
+        raise FileFormatError(f"'{path}' unpacks to {size / 1e9:.1f} GB, above the limit of {limit / 1e9:.1f} GB.")
+
+
+def one_name_per_coordinate(names: Sequence[str], dim: int) -> None:
+    """Either no names or one for each coordinate."""
+    if len(names) not in (0, dim):
+        raise ValueError(f"`names` must have one entry per parameter: got {len(names)} for {dim} parameters.")
+
+
+def stored_rule(path: str, nodes: Tensor, weights: Tensor) -> None:
+    """Nodes and weights that were read from a file and fit each other."""
+    if not (nodes.is_floating_point() and weights.is_floating_point() and nodes.ndim >= 2):
+        raise FileFormatError(f"'{path}' is not a rule: nodes {tuple(nodes.shape)} {nodes.dtype}.")
+    if weights.shape != nodes.shape[:-1]:
+        raise FileFormatError(f"'{path}' is not a rule: {tuple(weights.shape)} weights for {tuple(nodes.shape)} nodes.")
