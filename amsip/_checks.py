@@ -137,7 +137,9 @@ def covariance(name: str, values: object, means: Tensor) -> Tensor:
     asymmetry = (covs - covs.mT).abs().amax((-2, -1))
     size = covs.abs().amax((-2, -1))
     if bool((asymmetry > 1e-5 * size).any()):
-        raise ValueError(f"`{name}` must be symmetric: entries differ by {asymmetry.max().item():.3g}. Use (S + S.mT) / 2.")
+        raise ValueError(
+            f"`{name}` must be symmetric: entries differ by {asymmetry.max().item():.3g}. Use (S + S.mT) / 2."
+        )
     if not torch.isfinite(covs).all() or bool((torch.linalg.cholesky_ex(covs)[1] > 0).any()):
         raise ValueError(f"`{name}` must be finite, symmetric and positive definite: a Cholesky factor does not exist.")
     return covs
@@ -420,3 +422,23 @@ def stored_rule(path: str, nodes: Tensor, weights: Tensor) -> None:
         raise FileFormatError(f"'{path}' is not a rule: nodes {tuple(nodes.shape)} {nodes.dtype}.")
     if weights.shape != nodes.shape[:-1]:
         raise FileFormatError(f"'{path}' is not a rule: {tuple(weights.shape)} weights for {tuple(nodes.shape)} nodes.")
+
+
+def rank(value: int, dim: int) -> None:
+    """A number of directions that fits the space."""
+    if not 1 <= value <= dim:
+        raise ValueError(f"`rank` must be between 1 and the dimension {dim}: got {value}.")
+
+
+def informative(spectrum: Tensor) -> None:
+    """A spectrum with something in it."""
+    if not bool(spectrum.sum() > 0):
+        raise ValueError("`spectrum` must have a positive eigenvalue: no direction is informed.")
+
+
+def slices(value: int, draws: int) -> None:
+    """A power of two, with enough draws in each cell for two halves."""
+    if value < 2 or value & (value - 1) or draws // value < 4:
+        raise ValueError(
+            f"`slices` must be a power of two with at least four of the {draws} draws in each: got {value}."
+        )
