@@ -1,18 +1,53 @@
-"""Turn posterior samples into integrals."""
+"""Turn posterior samples into integrals: a few weighted nodes that integrate better than as many draws."""
 
-from amsip._checks import NumericalError as NumericalError
-from amsip.discrepancy import mmd2 as mmd2
-from amsip.discrepancy import witness as witness
-from amsip.kernels import InverseMultiquadric as InverseMultiquadric
-from amsip.kernels import Matern as Matern
-from amsip.kernels import Octaves as Octaves
-from amsip.kernels import Polynomial as Polynomial
-from amsip.kernels import SquaredExponential as SquaredExponential
-from amsip.kernels import Whitened as Whitened
-from amsip.references.mixture import Mixture as Mixture
-from amsip.references.samples import Samples as Samples
-from amsip.rules import Rule as Rule
-from amsip.seeds import draw_seeds as draw_seeds
-from amsip.weights import optimal_weights as optimal_weights
-from amsip.weights import uniform_weights as uniform_weights
-from amsip.whitening import Whitening as Whitening
+from amsip._checks import NumericalError
+from amsip.bandwidths import dimension_bandwidth, log_bandwidth, median_bandwidth
+from amsip.discrepancy import mmd2, witness
+from amsip.draws import read_draws
+from amsip.files import load_metadata, load_rule, save_rule
+from amsip.kernels import (
+    InverseMultiquadric,
+    Matern,
+    Octaves,
+    Polynomial,
+    SquaredExponential,
+    Whitened,
+)
+
+# the function takes the name of its module: `amsip.quadrature` is what a user calls
+from amsip.quadrature import quadrature
+from amsip.references.gaussian import gaussian
+from amsip.references.mixture import Mixture
+from amsip.references.samples import Samples
+from amsip.rules import Rule
+from amsip.seeds import draw_seeds
+from amsip.weights import optimal_weights, uniform_weights
+from amsip.whitening import Whitening
+
+__all__ = [
+    "InverseMultiquadric",
+    "Matern",
+    "Mixture",
+    "NumericalError",
+    "Octaves",
+    "Polynomial",
+    "Rule",
+    "Samples",
+    "SquaredExponential",
+    "Whitened",
+    "Whitening",
+    "dimension_bandwidth",
+    "draw_seeds",
+    "gaussian",
+    "load_metadata",
+    "load_rule",
+    "log_bandwidth",
+    "median_bandwidth",
+    "mmd2",
+    "optimal_weights",
+    "quadrature",
+    "read_draws",
+    "save_rule",
+    "uniform_weights",
+    "witness",
+]

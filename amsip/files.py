@@ -1,6 +1,7 @@
 """Rules on disk: one `.npz` of plain arrays with JSON metadata inside; nothing in it is ever executed."""
 
 import importlib.metadata
+import io
 import json
 import math
 import os
@@ -131,10 +132,7 @@ def read_arrays(path: Path, limit: int) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             _checks.file_size(path, sum(member.file_size for member in members), limit)
-            arrays = {}
-            for member in members:
-                with archive.open(member) as stream:
-                    arrays[member.filename.removesuffix(".npy")] = _read_array(stream, member.file_size)
+            arrays = {member.filename.removesuffix(".npy"): _read_array(archive.read(member)) for member in members}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, SyntaxError, NotImplementedError) as error:
         if isinstance(error, _checks.FileFormatError):
             raise
@@ -142,12 +140,13 @@ def read_arrays(path: Path, limit: int) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _read_array(stream: zipfile.ZipExtFile, size: int) -> np.ndarray:
+def _read_array(content: bytes) -> np.ndarray:
+    stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read_header(stream)
     # a header may promise more than the file holds: nothing is allocated on its word
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize > size:
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize > len(content):
         raise ValueError(f"an array of {shape} {dtype} does not fit its entry")
     flat = np.frombuffer(stream.read(), dtype=dtype, count=math.prod(shape))
     return flat.reshape(shape, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
