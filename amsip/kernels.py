@@ -72,6 +72,10 @@ class Radial(Kernel):
     def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         """The kernel and its shadow at squared distances r2."""
 
+    @abstractmethod
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        """The shadow of the shadow, grad_x s(x, y) = -(x - y) t(x, y), at squared distances r2."""
+
     def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
         """The kernel alone at squared distances r2."""
         return self.profile(r2)[0]
@@ -93,8 +97,11 @@ class Radial(Kernel):
         self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
     ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
         value, shadow = self.profile(_linalg.squared_distances(x, y))
-        mass = (shadow @ w[..., None])[..., 0]
-        return (value @ w[..., None])[..., 0], shadow @ (w[..., None] * y) - mass[..., None] * x
+        # the two terms of the gradient nearly cancel far from the origin, so the atoms are moved there
+        centre = y.mean(-2, keepdim=True)
+        weight = w[..., None].expand(*y.shape[:-1], 1)
+        sums = shadow @ torch.cat([weight * (y - centre), weight], -1)
+        return (value @ w[..., None])[..., 0], sums[..., :-1] - sums[..., -1:] * (x - centre)
 
     def _h(self, r2: Tensor) -> float | Tensor:
         """The bandwidth, shaped to divide a (..., m, n) matrix."""
@@ -128,6 +135,9 @@ class SquaredExponential(Radial):
     def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         value = self.value(r2)
         return value, value / self._h(r2) ** 2
+
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        return self.value(r2) / self._h(r2) ** 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,21 +180,23 @@ class Octaves(Radial):
         power = torch.exp(r2 * (-0.5 / (self._h(r2) * 2 ** (self.count - 1)) ** 2))
         value = shares[-1] * power
         for share in shares[-2::-1]:
-            power = power.square().square()
-            value = value + share * power
+            power = _linalg.fourth_power(power)
+            value = _linalg.accumulate(value, power, share)
         return value
 
     def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         shares = self._normalised_shares()
         widest = (self._h(r2) * 2 ** (self.count - 1)) ** 2
         power = torch.exp(r2 * (-0.5 / widest))
-        value = shares[-1] * power
-        shadow = value
+        value, shadow = shares[-1] * power, shares[-1] * power
         for octave, share in enumerate(shares[-2::-1], start=1):
-            power = power.square().square()
-            value = value + share * power
-            shadow = shadow + share * 4.0**octave * power
+            power = _linalg.fourth_power(power)
+            value = _linalg.accumulate(value, power, share)
+            shadow = _linalg.accumulate(shadow, power, share * 4.0**octave)
         return value, shadow / widest
+
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        return sum_terms([share * kernel.second_shadow(r2) for share, kernel in self.components()])
 
     def _normalised_shares(self) -> tuple[float, ...]:
         shares = self.shares or (1.0,) * self.count
@@ -230,11 +242,19 @@ class Matern(Radial):
             return (1.0 + t) * decay, 3.0 / h2 * decay
         return (1.0 + t + t.square() / 3.0) * decay, 5.0 / (3.0 * h2) * (1.0 + t) * decay
 
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        t, h4 = self._scaled(r2), self._h(r2) ** 4
+        if self.smoothness == 2.5:
+            return 25.0 / (3.0 * h4) * torch.exp(-t)
+        if self.smoothness == 1.5:
+            # unbounded at zero, but only ever multiplied by squared differences, which win
+            return torch.where(r2 > 0, 9.0 / h4 * torch.exp(-t) / t, 0.0)
+        raise ValueError("`smoothness` 0.5 has no gradient: weights can be solved with it, nodes cannot be moved.")
+
     def _scaled(self, r2: Tensor) -> Tensor:
-        # the square root has no derivative at zero, so zero distances are kept off the graph
-        apart = r2 > 0
-        r = torch.where(apart, torch.where(apart, r2, torch.ones_like(r2)).sqrt(), torch.zeros_like(r2))
-        return math.sqrt(2.0 * self.smoothness) * r / self._h(r2)
+        # the square root has no derivative at zero; shifted by less than rounding it has two finite ones
+        shift = 1e-180 if r2.dtype == torch.float64 else 1e-24
+        return torch.sqrt(r2 + shift) * (math.sqrt(2.0 * self.smoothness) / self._h(r2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +280,10 @@ class InverseMultiquadric(Radial):
         h2 = self._h(r2) ** 2
         value = torch.rsqrt(1.0 + r2 / h2)
         return value, value**3 / h2
+
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        h2 = self._h(r2) ** 2
+        return 3.0 * torch.rsqrt(1.0 + r2 / h2) ** 5 / h2**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,7 +332,7 @@ class Polynomial(Kernel):
         """The sums over a measure of which only the raw first and second moments are known."""
         linear = first[..., None, :] / self.scale
         if self.degree == 1:
-            return (x * linear).sum(-1), linear.expand(*x.shape[:-1], -1)
+            return (x * linear).sum(-1), linear + torch.zeros_like(x)
         quadratic = x @ second / self.scale**2
         return (x * (linear + quadratic)).sum(-1), linear + 2.0 * quadratic
 

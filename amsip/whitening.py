@@ -18,13 +18,14 @@ class Whitening:
     $$k_M(x, z) = \exp\big(-\tfrac{1}{2\sigma^2} (x - z)^\top \Sigma^{-1} (x - z)\big) = k(R x, R z),
       \quad R = \Sigma^{-1/2}$$
 
-    Equation (13) of the paper. The symmetric root is used, so that coordinates keep their identity.
-    Directions with no spread are given the smallest representable scale and stay where they are.
+    Equation (13) of the paper. Coordinates are first divided by their standard deviations and then decorrelated by
+    the symmetric root of the correlations, so that each keeps its identity and units do not matter. A direction with
+    no spread beyond rounding keeps a scale far below the others: nodes stay where the samples are.
 
     Arguments:
         centre: The point a that becomes the origin.
-        root: The symmetric square root of the covariance.
-        inverse_root: Its inverse R.
+        root: A square root of the covariance, the inverse of R.
+        inverse_root: R.
 
     Example:
         >>> draws = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 0.1])
@@ -39,31 +40,52 @@ class Whitening:
 
     @classmethod
     def of_moments(cls, mean: Float[Tensor, "*q d"], cov: Float[Tensor, "*q d d"]) -> "Whitening":
-        """The chart of a mean and a covariance; coordinates are scaled first, so units do not matter."""
-        scale = cov.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
+        """The chart of a mean and a covariance, worked out in float64; all of one point, the chart only centres.
+
+        Example:
+            >>> Whitening.of_moments(torch.zeros(2), torch.tensor([[4.0, 0.0], [0.0, 0.0]])).root.diagonal()
+            tensor([2.0000e+00, 2.0000e-05])
+        """
+        rounding = torch.finfo(cov.dtype).eps
+        scale = cov.to(torch.float64).diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
+        scale = torch.where(scale > 4.0 * rounding * mean.abs(), scale, 0.0)
         largest = scale.amax(-1, keepdim=True)
-        scale = torch.where(scale > 0, scale, torch.where(largest > 0, largest, torch.ones_like(largest)))
-        root, inverse_root = _linalg.symmetric_root(cov / (scale[..., :, None] * scale[..., None, :]), RELATIVE_FLOOR)
-        return cls(mean, scale[..., :, None] * root, inverse_root / scale[..., None, :])
+        largest = torch.where(largest > 0, largest, torch.ones_like(largest))
+        spread = scale > 0
+        scale = torch.where(spread, scale, largest)
+        correlation = cov / (scale[..., :, None] * scale[..., None, :])
+        correlation = torch.where(spread[..., :, None] & spread[..., None, :], correlation, 0.0)
+        root, inverse_root = _linalg.symmetric_root(correlation, max(RELATIVE_FLOOR, 8.0 * rounding))
+        return cls(mean, (scale[..., :, None] * root).to(cov), (inverse_root / scale[..., None, :]).to(cov))
 
     @classmethod
     def of_samples(cls, samples: Float[Tensor, "*q n d"]) -> "Whitening":
-        """The chart of the equal-weight moments of a sample."""
-        mean = samples.mean(-2)
-        centred = samples - mean[..., None, :]
-        return cls.of_moments(mean, centred.mT @ centred / samples.shape[-2])
+        """The chart of the equal-weight moments of a sample.
 
-    def forward(self, x: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q n d"]:
+        Example:
+            >>> Whitening.of_samples(torch.tensor([[-3.0], [3.0]])).inverse_root.item()
+            0.3333333432674408
+        """
+        exact = samples.to(torch.float64)
+        mean = exact.mean(-2)
+        centred = exact - mean[..., None, :]
+        return cls.of_moments(mean.to(samples), (centred.mT @ centred / samples.shape[-2]).to(samples))
+
+    def forward(self, x: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
         """u = R (x - a)."""
-        return (x - self.centre[..., None, :]) @ self.inverse_root.mT
+        return (x - self.centre.to(x)[..., None, :]) @ self.inverse_root.to(x).mT
 
-    def inverse(self, u: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q n d"]:
+    def inverse(self, u: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
         """x = a + R^{-1} u."""
-        return u @ self.root.mT + self.centre[..., None, :]
+        return u @ self.root.to(u).mT + self.centre.to(u)[..., None, :]
 
-    def pull_back(self, gradient: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q n d"]:
+    def push_gradient(self, gradient: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
+        """The gradient in u of a function whose gradient in x is given."""
+        return gradient @ self.root.to(gradient)
+
+    def pull_back(self, gradient: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
         """The gradient in x of a function whose gradient in u is given."""
-        return gradient @ self.inverse_root
+        return gradient @ self.inverse_root.to(gradient)
 
     def push_moments(
         self, mean: Float[Tensor, "*q d"], cov: Float[Tensor, "*q d d"]

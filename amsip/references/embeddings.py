@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from amsip import _linalg
 from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential, Sum, Whitened, sum_terms
@@ -76,7 +77,7 @@ class MomentEmbedding(Embedding):
         return self.mean_and_grad(nodes)[0]
 
     def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
-        return self.kernel.sum_and_grad_of_moments(nodes, self.moments[0], self._second)
+        return self.kernel.sum_and_grad_of_moments(nodes, self.moments[0].to(nodes), self._second.to(nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,32 +117,67 @@ class AtomsEmbedding(Embedding):
 
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
-        rows = range(0, self.atoms.shape[-2], ENERGY_ROWS)
+        # in float64, for it is what remains when the discrepancy has cancelled
         with torch.no_grad():
             parts = [
-                (self.weights[..., i : i + ENERGY_ROWS] * self._sum(self.atoms[..., i : i + ENERGY_ROWS, :])).sum(-1)
-                for i in rows
+                (self.weights[..., rows] * self._sum(self.atoms[..., rows, :].to(torch.float64))).sum(-1)
+                for rows in _linalg.blocks(_linalg.BLOCK_ENTRIES // ENERGY_ROWS, self.atoms.shape[-2])
             ]
-        return sum_terms(parts)
+        return sum_terms(parts).to(self.weights)
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+        if nodes.requires_grad and not self._graph_beyond(nodes):
+            return _MeanWithItsGradient.apply(nodes, self)
         return self._sum(nodes)
 
     def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
         def term(block: slice) -> tuple[Tensor, ...]:
-            return self.kernel.weighted_sum_and_grad(nodes, self.atoms[..., block, :], self.weights[..., block])
+            return self.kernel.weighted_sum_and_grad(nodes, *self._block(block, nodes))
 
-        value, grad = _linalg.blocked_sum(term, self._rows(nodes.shape[-2]), self.atoms.shape[-2])
+        value, grad = self._blocked(term, nodes)
         return value, grad
 
     def _sum(self, nodes: Tensor) -> Tensor:
         def term(block: slice) -> tuple[Tensor, ...]:
-            return (self.kernel.weighted_sum(nodes, self.atoms[..., block, :], self.weights[..., block]),)
+            return (self.kernel.weighted_sum(nodes, *self._block(block, nodes)),)
 
-        return _linalg.blocked_sum(term, self._rows(nodes.shape[-2]), self.atoms.shape[-2])[0]
+        return self._blocked(term, nodes)[0]
 
-    def _rows(self, nodes: int) -> int:
-        return nodes * self.atoms.shape[:-2].numel()
+    def _block(self, block: slice, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        return self.atoms[..., block, :].to(nodes), self.weights[..., block].to(nodes)
+
+    def _blocked(self, term: Callable[[slice], tuple[Tensor, ...]], nodes: Tensor) -> tuple[Tensor, ...]:
+        queries = torch.broadcast_shapes(nodes.shape[:-2], self.atoms.shape[:-2])
+        recording = torch.is_grad_enabled() and (nodes.requires_grad or self._graph_beyond(nodes))
+        rows = nodes.shape[-2] * queries.numel()
+        return _linalg.blocked_sum(term, rows, self.atoms.shape[-2], recording=recording)
+
+    def _graph_beyond(self, nodes: Tensor) -> bool:
+        """Whether anything but the nodes is being differentiated."""
+        bandwidth = getattr(self.kernel, "bandwidth", None)
+        return (
+            self.atoms.requires_grad
+            or self.weights.requires_grad
+            or (isinstance(bandwidth, Tensor) and bandwidth.requires_grad)
+        )
+
+
+class _MeanWithItsGradient(torch.autograd.Function):
+    """mu at the nodes, whose gradient is had in the same pass: nothing is stored or computed twice."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, nodes: Tensor, embedding: AtomsEmbedding) -> Tensor:
+        value, grad = embedding.mean_and_grad(nodes)
+        ctx.save_for_backward(nodes, grad)
+        ctx.embedding = embedding
+        return value
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, cotangent: Tensor) -> tuple[Tensor, None]:
+        nodes, grad = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            grad = ctx.embedding.mean_and_grad(nodes)[1]
+        return cotangent[..., None] * grad, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,29 +198,35 @@ class SmoothedMixtureEmbedding(Embedding):
 
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
-        gaps = self.means[..., :, None, :] - self.means[..., None, :, :]
-        covs = self.covs[..., :, None, :, :] + self.covs[..., None, :, :, :]
-        height, precision = _smoothing(covs, self._h2[..., None, None])
+        means, covs, shares = (part.to(torch.float64) for part in (self.means, self.covs, self.shares))
+        gaps = means[..., :, None, :] - means[..., None, :, :]
+        pairs = covs[..., :, None, :, :] + covs[..., None, :, :, :]
+        height, precision = _smoothing(pairs, self._h2[..., None, None])
         affinity = height * torch.exp(-0.5 * torch.einsum("...i,...ij,...j->...", gaps, precision, gaps))
-        return torch.einsum("...k,...kl,...l->...", self.shares, affinity, self.shares)
+        return torch.einsum("...k,...kl,...l->...", shares, affinity, shares).to(self.means)
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
-        return self.mean_and_grad(nodes)[0]
+        mass, _ = self._masses_and_pulls(nodes)
+        return mass.sum(-2)
 
     def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
-        height, precision = self._smoothed
-        gaps = nodes[..., None, :, :] - self.means[..., :, None, :]
-        pulls = gaps @ precision
-        mass = (self.shares * height)[..., None] * torch.exp(-0.5 * (gaps * pulls).sum(-1))
+        mass, pulls = self._masses_and_pulls(nodes)
         return mass.sum(-2), -(mass[..., None] * pulls).sum(-3)
+
+    def _masses_and_pulls(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        height, precision = self._smoothed
+        gaps = nodes[..., None, :, :] - self.means.to(nodes)[..., :, None, :]
+        pulls = gaps @ precision.to(nodes)
+        heights = (self.shares * height).to(nodes)
+        return heights[..., None] * torch.exp(-0.5 * (gaps * pulls).sum(-1)), pulls
 
     @cached_property
     def _smoothed(self) -> tuple[Tensor, Tensor]:
-        return _smoothing(self.covs, self._h2[..., None])
+        return _smoothing(self.covs.to(torch.float64), self._h2[..., None])
 
     @cached_property
     def _h2(self) -> Tensor:
-        return torch.as_tensor(self.kernel.bandwidth, dtype=self.means.dtype, device=self.means.device).square()
+        return torch.as_tensor(self.kernel.bandwidth, dtype=torch.float64, device=self.means.device).square()
 
 
 def smoothed_mixture(kernel: Kernel, moments: Moments, shares: Tensor, means: Tensor, covs: Tensor) -> Embedding:
