@@ -1,0 +1,165 @@
+"""Per-query refinement that is monotone by construction: Levenberg-Marquardt on the weight-projected discrepancy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from amsip import _checks
+from amsip.maps.levenberg import NormalEquations, State, read
+from amsip.references.base import Embedding
+from amsip.weights import JITTER
+
+LEAST_DAMPING, MOST_DAMPING = 1e-10, 1e10
+
+
+@dataclass(frozen=True, eq=False)
+class DescentStep:
+    """What a step of the descent reports to its callback, one entry a query.
+
+    Arguments:
+        step: Which step, the start being 0.
+        loss: w'Kw - 2 w'mu, the squared discrepancy without the constant of the reference.
+        accepted: Whether the proposal of this step was taken.
+        damping: The damping that the next step will use.
+        ess: The effective sample size of the weights.
+        gram_rank: How many eigenvalues of the Gram exceed 1e-8 of its mean diagonal.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> atoms = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> trace: list[DescentStep] = []
+        >>> _ = Descent(steps=3, callback=trace.append)(atoms[:1], Samples(atoms).embed(SquaredExponential(1.0)))
+        >>> trace[-1].loss.item() < trace[0].loss.item()
+        True
+    """
+
+    step: int
+    loss: Float[Tensor, "*q"]
+    accepted: Bool[Tensor, "*q"]
+    damping: Float[Tensor, "*q"]
+    ess: Float[Tensor, "*q"]
+    gram_rank: Float[Tensor, "*q"]
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    r"""Moves the nodes of each query downhill, and never ends above its start.
+
+    $$J(z) = \min_{1^\top w = 1} \Big\| \mu_\rho - \sum_j w_j k(\cdot, z_j) \Big\|^2_{\mathcal H}$$
+
+    The objective is equation (5) of the paper with the weights of proposition 2 put in: a separable least-squares
+    problem whose residual lives in the kernel's space, where every inner product it needs is known in closed form.
+    A step is taken, query by query, only where J as everybody else measures it has fallen; a query in which nothing
+    was accepted gets its own nodes back. The reference is read by one `mean_and_grad` a step.
+
+    Arguments:
+        steps: The largest number of proposals.
+        tolerance: A query rests once a step promises less than this share of what it has gained so far.
+        damping: The damping of the first step, relative to the squared length of a node's move.
+        largest_move: No node moves further than this in one step.
+        jitter: The ridge of the weight solve, as in `optimal_weights`.
+        callback: Receives a `DescentStep` for the start and after every step.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential, mmd2, optimal_weights
+        >>> draws = torch.randn(500, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        >>> embedding = Samples(draws).embed(SquaredExponential(1.0))
+        >>> nodes = Descent(steps=20)(draws[:8], embedding)
+        >>> scores = [mmd2(z, optimal_weights(z, embedding), embedding).item() for z in (draws[:8], nodes)]
+        >>> scores[1] < 0.2 * scores[0]
+        True
+    """
+
+    steps: int = 30
+    tolerance: float = 1e-6
+    damping: float = 1e-2
+    largest_move: float | None = None
+    jitter: float = JITTER
+    callback: Callable[[DescentStep], None] | None = None
+
+    def __post_init__(self) -> None:
+        _checks.at_least("steps", self.steps, 0)
+        _checks.at_least("tolerance", self.tolerance, 0.0)
+        _checks.positive("damping", self.damping)
+        if self.largest_move is not None:
+            _checks.positive("largest_move", self.largest_move)
+
+    def __call__(self, nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
+        """The refined nodes."""
+        with torch.no_grad():
+            state = read(nodes, embedding, self.jitter)
+            start, resting = state.loss, torch.zeros_like(state.loss, dtype=torch.bool)
+            damping = torch.full_like(state.loss, self.damping)
+            growth = torch.full_like(damping, 2.0)
+            self._report(0, state, resting, damping)
+            for step in range(1, self.steps + 1):
+                move, promised = NormalEquations.at(state, embedding).direction(damping)
+                floor = 1e-15 * state.loss.abs() + self.tolerance * (start - state.loss)
+                resting = resting | (promised <= floor.nan_to_num(nan=torch.inf))
+                proposal = read(state.nodes + self._limited(move).to(nodes), embedding, self.jitter)
+                accepted = (proposal.loss < state.loss) & ~resting
+                damping, growth = _adapted(damping, growth, accepted, (state.loss - proposal.loss) / promised)
+                state = proposal.where(accepted, state)
+                self._report(step, state, accepted, damping)
+                if bool(resting.all()):
+                    break
+            return state.nodes
+
+    def _limited(self, move: Tensor) -> Tensor:
+        move = torch.where(torch.isfinite(move), move, 0.0)
+        if self.largest_move is None:
+            return move
+        longest = move.norm(dim=-1).amax(-1)[..., None, None]
+        return move * (self.largest_move / longest.clamp_min(self.largest_move))
+
+    def _report(self, step: int, state: State, accepted: Tensor, damping: Tensor) -> None:
+        if self.callback is None:
+            return
+        spectrum = torch.linalg.eigvalsh(state.gram)
+        floor = 1e-8 * spectrum.mean(-1, keepdim=True)
+        ess = state.weights.sum(-1).square() / state.weights.square().sum(-1)
+        self.callback(DescentStep(step, state.loss, accepted, damping, ess, (spectrum > floor).to(ess).sum(-1)))
+
+
+def descent_direction(
+    nodes: Float[Tensor, "*q m d"],
+    embedding: Embedding,
+    damping: float | Float[Tensor, "*q"] = 1e-2,
+    *,
+    jitter: float = JITTER,
+) -> Float[Tensor, "*q m d"]:
+    r"""One damped Gauss-Newton direction, differentiable in the nodes and in the damping.
+
+    $$\delta = \big(G - B^\top P B + \lambda D\big)^{-1} g$$
+
+    For use inside a trained map: no step is tested, so nothing promises descent.
+
+    Arguments:
+        nodes: The nodes z.
+        embedding: The reference, as seen by the kernel.
+        damping: lambda, one number or one per query; large means a short step along the scaled gradient.
+        jitter: The ridge of the weight solve.
+
+    Returns:
+        The displacement, in the nodes' dtype.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> atoms = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
+        >>> descent_direction(torch.full((1, 1), 0.4, dtype=torch.float64), embedding).item() > 0
+        True
+    """
+    state = read(nodes, embedding, jitter)
+    per_query = torch.as_tensor(damping, dtype=torch.float64, device=nodes.device).expand(state.loss.shape)
+    return NormalEquations.at(state, embedding).direction(per_query)[0].to(nodes)
+
+
+def _adapted(damping: Tensor, growth: Tensor, accepted: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """Nielsen's rule: relax by how well the model kept its promise, stiffen ever faster while it fails."""
+    relaxed = damping * (1.0 - (2.0 * ratio.nan_to_num(nan=0.0) - 1.0) ** 3).clamp(1.0 / 5.0, 2.0)
+    damping = torch.where(accepted, relaxed, damping * growth).clamp(LEAST_DAMPING, MOST_DAMPING)
+    return damping, torch.where(accepted, torch.full_like(growth, 2.0), growth * 2.0)
