@@ -442,3 +442,34 @@ def slices(value: int, draws: int) -> None:
         raise ValueError(
             f"`slices` must be a power of two with at least four of the {draws} draws in each: got {value}."
         )
+
+
+def catalogued(name: str, kinds: Sequence[str], described: bool) -> None:
+    """A map whose constructor can be called again from a file."""
+    if not kinds or not described:
+        raise TypeError(
+            f"`node_map` must be a map of `amsip.maps.catalogue`, with `settings`: got {name}. "
+            "Save its `state_dict()` yourself, or add it to the catalogue."
+        )
+
+
+def weights_found(name: str, path: Path, card: Path, shipped: Sequence[str]) -> None:
+    """Weights and their card, both there."""
+    if not path.exists() or not card.exists():
+        missing = card if path.exists() else path
+        raise FileNotFoundError(
+            f"There are no weights '{name}': {missing.name} does not exist. Shipped are {list(shipped)}; "
+            "of your own give the path of the .safetensors file."
+        )
+
+
+def schema(path: Path, found: object, expected: int) -> None:
+    """A file of the format this version reads."""
+    if found != expected:
+        raise ValueError(f"{path} must be of schema {expected}: got {found}. Use the version of amsip that wrote it.")
+
+
+def answered(name: str, returncode: int, output: str) -> None:
+    """A program of another environment that ended well."""
+    if returncode != 0:
+        raise RuntimeError(f"{name.capitalize()} failed ({returncode}): {(output.strip().splitlines() or ['no message'])[-1]}")

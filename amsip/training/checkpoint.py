@@ -1,7 +1,6 @@
 """A training run on disk: one safetensors file, its counters as JSON in the header, replaced in one move."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,23 +9,9 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from amsip._disk import write_atomically
+
 FORMAT = 1
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """After a crash at any moment the file is either the old one or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:

@@ -83,5 +83,5 @@ def _tensorboard(directory: str) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ImportError("`tensorboard` needs the package of that name: `pip install amsip[tensorboard]`.") from None
+        raise ImportError("`tensorboard` needs the package of that name: `pip install amsip[train]`.") from None
     return SummaryWriter(directory)
