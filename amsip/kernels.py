@@ -34,6 +34,10 @@ class Kernel(ABC):
         """k(x_i, x_i)."""
 
     @abstractmethod
+    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+        """The Gram, and the isotropic part s of the mixed derivative: d_x d_y' k(x, y) = s I + a rank-one term."""
+
+    @abstractmethod
     def weighted_sum_and_grad(
         self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
     ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
@@ -80,6 +84,10 @@ class Radial(Kernel):
         """The kernel alone at squared distances r2."""
         return self.profile(r2)[0]
 
+    def shadows(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        """The shadow and the second shadow at squared distances r2."""
+        return self.profile(r2)[1], self.second_shadow(r2)
+
     def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
         return self.value(_linalg.squared_distances(x, y))
 
@@ -89,6 +97,9 @@ class Radial(Kernel):
 
     def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
         return self.value(_linalg.pairwise_squared_distances(x))
+
+    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+        return self.profile(_linalg.pairwise_squared_distances(x))
 
     def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         return self.value(torch.zeros_like(x[..., :1]))[..., 0]
@@ -102,6 +113,22 @@ class Radial(Kernel):
         weight = w[..., None].expand(*y.shape[:-1], 1)
         sums = shadow @ torch.cat([weight * (y - centre), weight], -1)
         return (value @ w[..., None])[..., 0], sums[..., :-1] - sums[..., -1:] * (x - centre)
+
+    def weighted_hessian_product(
+        self,
+        x: Float[Tensor, "*#q m d"],
+        y: Float[Tensor, "*#q n d"],
+        w: Float[Tensor, "*#q n"],
+        v: Float[Tensor, "*#q m d"],
+    ) -> Float[Tensor, "*q m d"]:
+        """The Hessian in x of sum_j w_j k(x, y_j) times v, without the (m, n, d) tensor."""
+        centre = y.mean(-2, keepdim=True)
+        x, y = x - centre, y - centre
+        shadow, second = self.shadows(_linalg.squared_distances(x, y))
+        pull = second * ((x * v).sum(-1, keepdim=True) - v @ y.mT)
+        weight = w[..., None].expand(*y.shape[:-1], 1)
+        sums = pull @ torch.cat([weight * y, weight], -1)
+        return sums[..., -1:] * x - sums[..., :-1] - (shadow @ weight) * v
 
     def _h(self, r2: Tensor) -> float | Tensor:
         """The bandwidth, shaped to divide a (..., m, n) matrix."""
@@ -176,27 +203,31 @@ class Octaves(Radial):
         return [(a, SquaredExponential(self.bandwidth * 2**o)) for o, a in enumerate(self._normalised_shares())]
 
     def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
-        shares = self._normalised_shares()
-        power = torch.exp(r2 * (-0.5 / (self._h(r2) * 2 ** (self.count - 1)) ** 2))
-        value = shares[-1] * power
-        for share in shares[-2::-1]:
-            power = _linalg.fourth_power(power)
-            value = _linalg.accumulate(value, power, share)
-        return value
+        return self._orders(r2, 0)[0]
 
     def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        value, shadow = self._orders(r2, 0, 1)
+        return value, shadow
+
+    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+        return self._orders(r2, 2)[0]
+
+    def shadows(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+        shadow, second = self._orders(r2, 1, 2)
+        return shadow, second
+
+    def _orders(self, r2: Tensor, *orders: int) -> list[Tensor]:
+        """For each order p the sum of a_o k_o / h_o^(2p): the kernel (0), its shadow (1), its second shadow (2)."""
         shares = self._normalised_shares()
         widest = (self._h(r2) * 2 ** (self.count - 1)) ** 2
         power = torch.exp(r2 * (-0.5 / widest))
-        value, shadow = shares[-1] * power, shares[-1] * power
+        sums = [shares[-1] * power for _ in orders]
         for octave, share in enumerate(shares[-2::-1], start=1):
             power = _linalg.fourth_power(power)
-            value = _linalg.accumulate(value, power, share)
-            shadow = _linalg.accumulate(shadow, power, share * 4.0**octave)
-        return value, shadow / widest
-
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
-        return sum_terms([share * kernel.second_shadow(r2) for share, kernel in self.components()])
+            sums = [
+                _linalg.accumulate(t, power, share * 4.0 ** (p * octave)) for t, p in zip(sums, orders, strict=True)
+            ]
+        return [t if p == 0 else t / widest**p for t, p in zip(sums, orders, strict=True)]
 
     def _normalised_shares(self) -> tuple[float, ...]:
         shares = self.shares or (1.0,) * self.count
@@ -248,7 +279,7 @@ class Matern(Radial):
             return 25.0 / (3.0 * h4) * torch.exp(-t)
         if self.smoothness == 1.5:
             # unbounded at zero, but only ever multiplied by squared differences, which win
-            return torch.where(r2 > 0, 9.0 / h4 * torch.exp(-t) / t, 0.0)
+            return torch.where(r2 > 0, 9.0 / h4 * torch.exp(-t) / torch.where(r2 > 0, t, 1.0), 0.0)
         raise ValueError("`smoothness` 0.5 has no gradient: weights can be solved with it, nodes cannot be moved.")
 
     def _scaled(self, r2: Tensor) -> Tensor:
@@ -316,6 +347,11 @@ class Polynomial(Kernel):
     def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
         return self(x, x)
 
+    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+        product = x @ x.mT / self.scale
+        shadow = torch.ones_like(product) if self.degree == 1 else 1.0 + 2.0 * product
+        return self._of_product(product), shadow / self.scale
+
     def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         return self._of_product(x.square().sum(-1) / self.scale)
 
@@ -360,6 +396,10 @@ class Sum(Kernel):
     def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
         return sum_terms([c * k.gram(x) for c, k in self.terms])
 
+    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+        parts = [(c, *k.gram_and_shadow(x)) for c, k in self.terms]
+        return sum_terms([c * gram for c, gram, _ in parts]), sum_terms([c * shadow for c, _, shadow in parts])
+
     def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         return sum_terms([c * k.diagonal(x) for c, k in self.terms])
 
@@ -396,6 +436,9 @@ class Whitened(Kernel):
 
     def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
         return self.kernel.gram(self.whitening.forward(x))
+
+    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+        raise TypeError("A whitened kernel has no isotropic derivative: move nodes in the coordinates of its chart.")
 
     def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         return self.kernel.diagonal(self.whitening.forward(x))
