@@ -62,5 +62,11 @@ def own_stream(generator: torch.Generator) -> None:
         generator.manual_seed(int(starts[rank()]))
 
 
+def wait() -> None:
+    """Until all ranks are here."""
+    if size() > 1:
+        dist.barrier()
+
+
 def _joined() -> bool:
     return dist.is_available() and dist.is_initialized()
