@@ -473,3 +473,16 @@ def answered(name: str, returncode: int, output: str) -> None:
     """A program of another environment that ended well."""
     if returncode != 0:
         raise RuntimeError(f"{name.capitalize()} failed ({returncode}): {(output.strip().splitlines() or ['no message'])[-1]}")
+
+
+def function_path(path: str, name: str, known: Sequence[str]) -> None:
+    """A known family, or a function as "package.module:function"."""
+    if not name:
+        raise ValueError(f'`family` must be one of {list(known)} or "package.module:function": got {path!r}.')
+
+
+def has_keys(where: str, given: Sequence[str], needed: Sequence[str]) -> None:
+    """Every setting that has no default."""
+    missing = [key for key in needed if key not in given]
+    if missing:
+        raise ValueError(f"{where} must set `{missing[0]}`: got {sorted(given)}.")
