@@ -35,8 +35,8 @@ class Whitening:
     """
 
     centre: Float[Tensor, "*q d"]
-    root: Float[Tensor, "*q d d"]
-    inverse_root: Float[Tensor, "*q d d"]
+    root: Float[Tensor, "*q d r"]
+    inverse_root: Float[Tensor, "*q r d"]
 
     @classmethod
     def of_moments(cls, mean: Float[Tensor, "*q d"], cov: Float[Tensor, "*q d d"]) -> "Whitening":
@@ -71,25 +71,25 @@ class Whitening:
         centred = exact - mean[..., None, :]
         return cls.of_moments(mean.to(samples), (centred.mT @ centred / samples.shape[-2]).to(samples))
 
-    def forward(self, x: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
+    def forward(self, x: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n r"]:
         """u = R (x - a)."""
         return (x - self.centre.to(x)[..., None, :]) @ self.inverse_root.to(x).mT
 
-    def inverse(self, u: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
+    def inverse(self, u: Float[Tensor, "*#q n r"]) -> Float[Tensor, "*q n d"]:
         """x = a + R^{-1} u."""
         return u @ self.root.to(u).mT + self.centre.to(u)[..., None, :]
 
-    def push_gradient(self, gradient: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
+    def push_gradient(self, gradient: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n r"]:
         """The gradient in u of a function whose gradient in x is given."""
         return gradient @ self.root.to(gradient)
 
-    def pull_back(self, gradient: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
+    def pull_back(self, gradient: Float[Tensor, "*#q n r"]) -> Float[Tensor, "*q n d"]:
         """The gradient in x of a function whose gradient in u is given."""
         return gradient @ self.inverse_root.to(gradient)
 
     def push_moments(
         self, mean: Float[Tensor, "*q d"], cov: Float[Tensor, "*q d d"]
-    ) -> tuple[Float[Tensor, "*q d"], Float[Tensor, "*q d d"]]:
+    ) -> tuple[Float[Tensor, "*q r"], Float[Tensor, "*q r r"]]:
         """Mean and covariance of u when those of x are given."""
         moved = self.forward(mean[..., None, :])[..., 0, :]
         return moved, self.inverse_root @ cov @ self.inverse_root.mT

@@ -173,13 +173,22 @@ def interacting_map(z: Array, atoms: Array, weights: Array, h: float) -> Array:
     return (inverse @ first) / (inverse @ count)[:, None]
 
 
-def median_squared_distance(x):
+def median_squared_distance(x: Array) -> float:
     """The median over pairs i < j of |x_i - x_j|^2."""
     pairs = [float(((x[i] - x[j]) ** 2).sum()) for i in range(len(x)) for j in range(i)]
     return float(np.median(pairs))
 
 
-def gaussian_posterior_cov(prior, forward, noise):
+def gaussian_posterior_cov(prior: Array, forward: Array, noise: Array) -> Array:
     """The posterior covariance of a linear-Gaussian model, by the gain form."""
     gain = prior @ forward.T @ np.linalg.inv(forward @ prior @ forward.T + noise)
     return prior - gain @ forward @ prior
+
+
+def responsibilities(observations: Array, queries: Array, bandwidth: float) -> Array:
+    """Kernel regression weights, one row per query."""
+    rows = []
+    for query in queries:
+        masses = [math.exp(-float(((y - query) ** 2).sum()) / (2 * bandwidth**2)) for y in observations]
+        rows.append([mass / sum(masses) for mass in masses])
+    return np.array(rows)
