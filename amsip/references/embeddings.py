@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from amsip import _linalg
-from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential, Sum, Whitened, sum_terms
+from amsip.kernels import Kernel, Octaves, Polynomial, Radial, SquaredExponential, Sum, Whitened, sum_terms
 from amsip.references.base import Embedding, Moments, Reference
 
 ENERGY_ROWS = 1024
@@ -126,11 +126,25 @@ class AtomsEmbedding(Embedding):
         return sum_terms(parts).to(self.weights)
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
-        if nodes.requires_grad and not self._graph_beyond(nodes):
-            return _MeanWithItsGradient.apply(nodes, self)
+        if nodes.requires_grad and not self._graph_beyond():
+            return _Mean.apply(nodes, self)
         return self._sum(nodes)
 
     def mean_and_grad(self, nodes: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
+        if nodes.requires_grad and isinstance(self.kernel, Radial) and not self._graph_beyond():
+            return _MeanAndGrad.apply(nodes, self)
+        return self._sum_and_grad(nodes)
+
+    def _hessian_product(self, nodes: Tensor, v: Tensor) -> Tensor:
+        kernel = self.kernel
+        assert isinstance(kernel, Radial)
+
+        def term(block: slice) -> tuple[Tensor, ...]:
+            return (kernel.weighted_hessian_product(nodes, *self._block(block, nodes), v),)
+
+        return self._blocked(term, nodes)[0]
+
+    def _sum_and_grad(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         def term(block: slice) -> tuple[Tensor, ...]:
             return self.kernel.weighted_sum_and_grad(nodes, *self._block(block, nodes))
 
@@ -148,36 +162,52 @@ class AtomsEmbedding(Embedding):
 
     def _blocked(self, term: Callable[[slice], tuple[Tensor, ...]], nodes: Tensor) -> tuple[Tensor, ...]:
         queries = torch.broadcast_shapes(nodes.shape[:-2], self.atoms.shape[:-2])
-        recording = torch.is_grad_enabled() and (nodes.requires_grad or self._graph_beyond(nodes))
+        recording = torch.is_grad_enabled() and (nodes.requires_grad or self._graph_beyond())
         rows = nodes.shape[-2] * queries.numel()
         return _linalg.blocked_sum(term, rows, self.atoms.shape[-2], recording=recording)
 
-    def _graph_beyond(self, nodes: Tensor) -> bool:
-        """Whether anything but the nodes is being differentiated."""
+    def _graph_beyond(self) -> bool:
+        """Whether anything but the nodes may be differentiated."""
         bandwidth = getattr(self.kernel, "bandwidth", None)
-        return (
-            self.atoms.requires_grad
-            or self.weights.requires_grad
-            or (isinstance(bandwidth, Tensor) and bandwidth.requires_grad)
-        )
+        others = (self.atoms, self.weights, bandwidth)
+        return any(isinstance(other, Tensor) and other.requires_grad for other in others)
 
 
-class _MeanWithItsGradient(torch.autograd.Function):
-    """mu at the nodes, whose gradient is had in the same pass: nothing is stored or computed twice."""
+class _Mean(torch.autograd.Function):
+    """mu at the nodes; its gradient is had in the same pass, so that nothing large is stored or computed twice."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, nodes: Tensor, embedding: AtomsEmbedding) -> Tensor:
-        value, grad = embedding.mean_and_grad(nodes)
+    def forward(ctx: Any, nodes: Tensor, embedding: AtomsEmbedding) -> Tensor:
+        value, grad = embedding._sum_and_grad(nodes)
         ctx.save_for_backward(nodes, grad)
         ctx.embedding = embedding
         return value
 
     @staticmethod
-    def backward(ctx: FunctionCtx, cotangent: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, None]:
         nodes, grad = ctx.saved_tensors
         if torch.is_grad_enabled():
             grad = ctx.embedding.mean_and_grad(nodes)[1]
         return cotangent[..., None] * grad, None
+
+
+class _MeanAndGrad(torch.autograd.Function):
+    """mu and its gradient at the nodes; backwards it takes one product with the Hessian of mu."""
+
+    @staticmethod
+    def forward(ctx: Any, nodes: Tensor, embedding: AtomsEmbedding) -> tuple[Tensor, Tensor]:
+        value, grad = embedding._sum_and_grad(nodes)
+        ctx.save_for_backward(nodes, grad)
+        ctx.embedding = embedding
+        return value, grad
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None]:
+        nodes, grad = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            outputs = ctx.embedding._sum_and_grad(nodes)
+            return torch.autograd.grad(outputs, nodes, cotangents, create_graph=True)[0], None
+        return cotangents[0][..., None] * grad + ctx.embedding._hessian_product(nodes, cotangents[1]), None
 
 
 @dataclass(frozen=True, eq=False)
