@@ -1,1 +1,3 @@
 """Measurements side by side."""
+
+BENCHES = ("bandwidths", "core", "toys", "posteriors")

@@ -1,0 +1,26 @@
+"""Fit a map from a configuration file; an interrupted run continues where it stopped.
+
+    amsip train map.toml
+
+The file names the map, the family of posteriors it is trained on and the schedule; the card of a shipped map
+(`amsip maps`) names the file it was trained from.
+"""
+
+import argparse
+from pathlib import Path
+
+from amsip import _checks
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `amsip train`."""
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="what to train, on what, for how long")
+
+
+def run(arguments: argparse.Namespace) -> str:
+    """Train, and say what came out."""
+    _checks.existing_file(arguments.config)
+    # training is imported where it is used: the other verbs do not need it
+    from amsip.training import train_from_config
+
+    return str(train_from_config(arguments.config))
