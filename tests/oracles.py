@@ -192,3 +192,41 @@ def responsibilities(observations: Array, queries: Array, bandwidth: float) -> A
         masses = [math.exp(-float(((y - query) ** 2).sum()) / (2 * bandwidth**2)) for y in observations]
         rows.append([mass / sum(masses) for mass in masses])
     return np.array(rows)
+
+
+def set_network(z: Array, state: dict[str, Array], heads: int, reach: float) -> Array:
+    """The paper's set network written out node by node, from the tensors of a trained one by name."""
+
+    def linear(x: Array, name: str) -> Array:
+        return np.array([state[f"{name}.weight"] @ row + state[f"{name}.bias"] for row in x])
+
+    def normal(x: Array, name: str) -> Array:
+        rows = [(row - row.mean()) / math.sqrt(((row - row.mean()) ** 2).mean() + 1e-5) for row in x]
+        return np.array(rows) * state[f"{name}.weight"] + state[f"{name}.bias"]
+
+    def gelu(x: Array) -> Array:
+        return np.array([[v * 0.5 * (1.0 + math.erf(v / math.sqrt(2.0))) for v in row] for row in x])
+
+    def attend(x: Array, name: str) -> Array:
+        width = x.shape[1]
+        size, parts = width // heads, linear(x, f"{name}.project")
+        mixed = np.zeros_like(x)
+        for head in range(heads):
+            at = [slice(part * width + head * size, part * width + (head + 1) * size) for part in range(3)]
+            q, k, v = (parts[:, a] for a in at)
+            for i in range(len(x)):
+                mass = np.array([math.exp(q[i] @ k[j] / math.sqrt(size)) for j in range(len(x))])
+                mixed[i, head * size : (head + 1) * size] = (mass / mass.sum()) @ v
+        return linear(mixed, f"{name}.out")
+
+    spread = np.mean([math.sqrt(np.mean((z[:, i] - z[:, i].mean()) ** 2)) for i in range(z.shape[1])])
+    features = np.array([[math.log(len(z)), math.log(max(spread, 1e-6))]])
+    context = linear(gelu(linear(features, "context.embed.0")), "context.embed.2")
+    h, block = linear(z, "embed"), 0
+    while f"blocks.{block}.attention_norm.weight" in state:
+        at = f"blocks.{block}"
+        h = h + attend(normal(h, f"{at}.attention_norm"), f"{at}.attention")
+        inner = linear(gelu(linear(normal(h, f"{at}.perceptron_norm"), f"{at}.perceptron.0")), f"{at}.perceptron.2")
+        scale, shift = np.split(linear(context, f"{at}.modulation.affine")[0], 2)
+        h, block = h + (1.0 + scale) * inner + shift, block + 1
+    return z + reach * linear(normal(h, "norm"), "head")

@@ -1,5 +1,7 @@
 """The map of the paper: attention over the seeds, one displacement a node."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -47,8 +49,8 @@ class AttentionMap(nn.Module):
     ) -> None:
         super().__init__()
         _checks.whole_heads(width, heads)
-        self.settings = {"dim": dim, "width": width, "blocks": blocks, "heads": heads, "context": context}
-        self.settings["reach"] = reach  # type: ignore[assignment]
+        self.settings: dict[str, Any] = {"dim": dim, "width": width, "blocks": blocks, "heads": heads}
+        self.settings |= {"context": context, "reach": reach}
         self.dim, self.reach = dim, reach
         with seeded(generator):
             self.embed = nn.Linear(dim, width)

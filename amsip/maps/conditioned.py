@@ -1,6 +1,8 @@
 """The map of the paper for posteriors whose shape moves with the observation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -43,7 +45,7 @@ class ConditionedMap(nn.Module):
     def __init__(
         self,
         dim: int,
-        observation: tuple[int, ...],
+        observation: Sequence[int],
         width: int = 128,
         blocks: int = 4,
         heads: int = 8,
@@ -53,8 +55,8 @@ class ConditionedMap(nn.Module):
     ) -> None:
         super().__init__()
         _checks.whole_heads(width, heads)
-        self.settings = {"dim": dim, "observation": list(observation), "width": width, "blocks": blocks, "heads": heads}
-        self.settings["reach"] = reach
+        self.settings: dict[str, Any] = {"dim": dim, "observation": list(observation), "reach": reach}
+        self.settings |= {"width": width, "blocks": blocks, "heads": heads}
         self.dim, self.observation, self.reach = dim, tuple(observation), reach
         context = width // 2
         with seeded(generator):
