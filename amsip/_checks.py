@@ -53,6 +53,16 @@ def points(name: str, values: object) -> Tensor:
     return tensor
 
 
+def vector(name: str, values: object) -> Tensor:
+    """A non-empty, finite `(..., d)` tensor."""
+    tensor = floating(name, values)
+    if tensor.ndim < 1 or 0 in tensor.shape:
+        raise ValueError(f"`{name}` must have shape (..., d) with at least one coordinate: got {tuple(tensor.shape)}.")
+    if not bool(torch.isfinite(tensor).all()):
+        raise ValueError(f"`{name}` must be finite: {int((~torch.isfinite(tensor)).sum())} entries are not.")
+    return tensor
+
+
 def sample_weights(name: str, values: object, atoms: Tensor) -> Tensor:
     """Non-negative weights, one per atom, with a positive total; returned normalised to one."""
     weights = floating(name, values).to(atoms)
@@ -237,12 +247,12 @@ def fitting(path: Path, expected: Sequence[str], found: Sequence[str]) -> None:
         )
 
 
-def finite_loss(step: int, loss: float, skipped: int, limit: int) -> None:
-    """A training run that still has a finite loss, but for `limit` steps."""
+def finite_loss(step: int, skipped: int, limit: int, reason: str) -> None:
+    """A training run with at most `limit` steps whose loss could not be computed."""
     if skipped > limit:
         raise NumericalError(
-            f"The loss of step {step} is {loss}: {skipped} such steps, `max_skipped` allows {limit}. "
-            "Lower `lr`, set `clip`, or use a larger jitter in the loss."
+            f"Step {step} has no finite loss or gradient ({skipped} such steps, `max_skipped` allows {limit}): lower "
+            f"`lr`, set `clip`, or use a larger jitter in the loss or references in float64. {reason}".rstrip()
         )
 
 

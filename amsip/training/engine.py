@@ -95,7 +95,7 @@ class _Run:
         self.optimiser = torch.optim.Adam(self.parameters, lr=config.lr, fused=True)
         self.held_out = held_out
         self.step, self.skipped, self.stale = 0, 0, 0
-        self.late, self.due = False, False
+        self.late, self.due, self.reason = False, False, ""
         self.window: list[float] = []
         self.losses: list[float] = []
         self.scores: list[float] = []
@@ -131,7 +131,7 @@ class _Run:
             self.window.append(value)
         else:
             self.skipped += 1
-            _checks.finite_loss(self.step, value, self.skipped, self.config.max_skipped)
+            _checks.finite_loss(self.step, self.skipped, self.config.max_skipped, self.reason)
         self.step += 1
         self.due = due
         return {"step": self.step, "loss": value, "lr": rate}
@@ -181,7 +181,8 @@ class _Run:
         try:
             value = self.loss(self._move(task), task)
             value.backward()
-        except _checks.NumericalError:
+        except _checks.NumericalError as error:
+            self.reason = str(error)
             return math.nan, True
         return value.item(), False
 

@@ -44,7 +44,8 @@ class TrainLog:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "TrainLog":
         """The inverse of `as_dict`."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**plain)
 
 
 class LogFile:
