@@ -16,7 +16,7 @@ from amsip.kernels import (
 
 # the function takes the name of its module: `amsip.quadrature` is what a user calls
 from amsip.quadrature import quadrature
-from amsip.references.gaussian import gaussian
+from amsip.references.gaussian import Gaussian
 from amsip.references.mixture import Mixture
 from amsip.references.samples import Samples
 from amsip.rules import Rule
@@ -25,6 +25,7 @@ from amsip.weights import optimal_weights, uniform_weights
 from amsip.whitening import Whitening
 
 __all__ = [
+    "Gaussian",
     "InverseMultiquadric",
     "Matern",
     "Mixture",
@@ -38,7 +39,6 @@ __all__ = [
     "Whitening",
     "dimension_bandwidth",
     "draw_seeds",
-    "gaussian",
     "load_metadata",
     "load_rule",
     "log_bandwidth",

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from amsip.kernels import Octaves, SquaredExponential
-from amsip.references.gaussian import gaussian
+from amsip.references.gaussian import Gaussian
 from amsip.references.projected import Projected
 from amsip.references.sampler import Sampler
 from amsip.references.samples import Samples
@@ -28,7 +28,7 @@ def linear_model(d: int, k: int, rng_seed: int = 0):
 
 def test_full_informed_rank_recovers_the_exact_posterior_moments():
     mean, prior, information, exact_mean, exact_cov = linear_model(7, 3)
-    latent = Projected(gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=3))
+    latent = Projected(Gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=3))
     lifted_mean, lifted_cov = latent.subspace.complete(*latent.moments())
     assert torch.allclose(lifted_cov, exact_cov, atol=1e-8)
     assert torch.allclose(lifted_mean, exact_mean, atol=1e-8)
@@ -36,7 +36,7 @@ def test_full_informed_rank_recovers_the_exact_posterior_moments():
 
 def test_latent_posterior_of_a_linear_model_is_diagonal_in_one_over_one_plus_lambda():
     mean, prior, information, exact_mean, exact_cov = linear_model(7, 3)
-    latent = Projected(gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=2))
+    latent = Projected(Gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=2))
     shrunk = 1.0 - score_free_spectrum(latent.subspace.spectrum[:2])
     assert torch.allclose(latent.moments()[1], torch.diag(shrunk), atol=1e-8)
 
@@ -44,8 +44,8 @@ def test_latent_posterior_of_a_linear_model_is_diagonal_in_one_over_one_plus_lam
 def test_closed_form_stays_closed_form_and_agrees_with_projected_samples():
     mean, prior, information, exact_mean, exact_cov = linear_model(5, 2)
     subspace = leading_subspace(information, mean, prior, rank=2)
-    exact = Projected(gaussian(exact_mean, exact_cov), subspace)
-    draws = gaussian(exact_mean, exact_cov).sample(20000, generator=torch.Generator().manual_seed(1))
+    exact = Projected(Gaussian(exact_mean, exact_cov), subspace)
+    draws = Gaussian(exact_mean, exact_cov).sample(20000, generator=torch.Generator().manual_seed(1))
     sampled = Projected(Samples(draws), subspace)
     z = exact.sample(3, generator=torch.Generator().manual_seed(2))
     for kernel in (SquaredExponential(0.5), Octaves(0.2, 3)):
@@ -56,7 +56,7 @@ def test_closed_form_stays_closed_form_and_agrees_with_projected_samples():
 
 def test_rule_on_features_completes_to_the_posterior():
     mean, prior, information, exact_mean, exact_cov = linear_model(6, 2)
-    latent = Projected(gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=2))
+    latent = Projected(Gaussian(exact_mean, exact_cov), leading_subspace(information, mean, prior, rank=2))
     embedding = latent.embed(SquaredExponential(1.0))
     nodes = latent.sample(24, generator=torch.Generator().manual_seed(0))
     weights = optimal_weights(nodes, embedding, exact=2)
@@ -68,7 +68,7 @@ def test_rule_on_features_completes_to_the_posterior():
 
 def test_features_whiten_and_a_sampler_projects_too():
     mean, prior, information, exact_mean, exact_cov = linear_model(5, 2)
-    posterior = gaussian(exact_mean, exact_cov)
+    posterior = Gaussian(exact_mean, exact_cov)
     flow = Sampler(lambda n, generator: posterior.sample(n, generator=generator), 5, bank=500)
     latent = Projected(flow, leading_subspace(information, mean, prior, rank=2))
     white = latent.whiten(Whitening.of_moments(*latent.moments()))

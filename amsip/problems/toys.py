@@ -16,7 +16,7 @@ from amsip import _checks
 from amsip.bandwidths import dimension_bandwidth, log_bandwidth
 from amsip.kernels import SquaredExponential
 from amsip.references.base import Reference
-from amsip.references.gaussian import gaussian
+from amsip.references.gaussian import Gaussian
 from amsip.references.mixture import Mixture
 from amsip.references.samples import Samples
 from amsip.whitening import Whitening
@@ -103,7 +103,7 @@ def gaussian_toy(dim: int) -> Toy:
     the noise 0.3. The mean is dropped: the discrepancy does not see it.
 
     Example:
-        >>> [round(v, 6) for v in gaussian_toy(2).reference().covs[0, 0].tolist()]
+        >>> [round(v, 6) for v in gaussian_toy(2).reference().cov[0].tolist()]
         [0.141846, -0.035303]
     """
     _checks.one_of("dim", dim, tuple(GAUSSIAN_BANDWIDTHS))
@@ -167,7 +167,7 @@ def tomography_latent() -> Toy:
     """The seven-dimensional latent posterior of the linear-Gaussian tomography, for its bandwidth.
 
     Example:
-        >>> round(tomography_latent().reference().covs[0, 0, 0].item(), 4)
+        >>> round(tomography_latent().reference().cov[0, 0].item(), 4)
         0.0362
     """
     variances = 1.0 / (1.0 + torch.tensor(TOMOGRAPHY_EIGENVALUES, dtype=torch.float64))
@@ -228,7 +228,7 @@ def _centred_gaussian(name: str, cov: Tensor, printed: float) -> Toy:
     def draw(n: int, generator: torch.Generator) -> Tensor:
         return torch.randn(n, len(cov), generator=generator, dtype=torch.float64) @ factor.mT
 
-    return Toy(name, gaussian(torch.zeros_like(cov[0]), cov), draw, printed)
+    return Toy(name, Gaussian(torch.zeros_like(cov[0]), cov), draw, printed)
 
 
 def _mixture(name: str, means: Tensor, covs: Tensor, printed: float | None) -> Toy:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from amsip import _checks
+from amsip import _checks, _linalg
 from amsip.kernels import Kernel
 from amsip.references.base import Embedding, Moments, Reference
 from amsip.references.embeddings import embed, smoothed_mixture
@@ -88,13 +88,12 @@ class Mixture(Reference):
 
     def whiten(self, whitening: Whitening) -> "Mixture":
         """A mixture again: affine maps act on each component."""
-        inverse = whitening.inverse_root[..., None, :, :]
-        return Mixture(self.shares, whitening.forward(self.means), inverse @ self.covs @ inverse.mT)
+        means = whitening.forward(self.means)
+        inverse = whitening.inverse_root.to(self.covs)[..., None, :, :]
+        covs = (inverse @ self.covs @ inverse.mT).expand(*means.shape, self.dim)
+        return Mixture(self.shares.expand(means.shape[:-1]), means, covs)
 
     def _pulls(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Per component: Sigma^-1 (x - m), and log(pi N(x; m, Sigma))."""
-        gaps = x[..., None, :, :] - self.means[..., :, None, :]
-        solved = torch.cholesky_solve(gaps.mT, self._factors).mT
-        log_det = self._factors.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        constant = self.shares.log() - log_det - 0.5 * self.dim * torch.log(torch.tensor(2.0 * torch.pi))
-        return solved, constant[..., None] - 0.5 * (gaps * solved).sum(-1)
+        solved, log_density = _linalg.normal_pulls(x[..., None, :, :], self.means, self._factors)
+        return solved, log_density + self.shares.log()[..., None]

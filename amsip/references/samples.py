@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from amsip import _checks
-from amsip.kernels import Kernel
+from amsip import _checks, _linalg
+from amsip.kernels import Kernel, sum_terms
 from amsip.references.base import Embedding, Moments, Reference, Score
 from amsip.references.embeddings import AtomsEmbedding, embed
 from amsip.whitening import Whitening
@@ -69,14 +69,25 @@ class Samples(Reference):
 
     @cached_property
     def _moments(self) -> Moments:
-        weights = self.normalised_weights.to(torch.float64)[..., None]
-        atoms = self.atoms.to(torch.float64)
-        mean = (weights * atoms).sum(-2)
-        centred = atoms - mean[..., None, :]
-        return mean.to(self.atoms), ((weights * centred).mT @ centred).to(self.atoms)
+        count = self.atoms.shape[-2]
+        rows = list(_linalg.blocks(self.batch_shape.numel() * self.dim, count))
+        mean = sum_terms([self._weighed(block).sum(-2) for block in rows])
+        cov = sum_terms([self._spread(block, mean) for block in rows])
+        return mean.to(self.atoms), cov.to(self.atoms)
+
+    def _weighed(self, rows: slice) -> Tensor:
+        return self.normalised_weights[..., rows, None].to(torch.float64) * self.atoms[..., rows, :]
+
+    def _spread(self, rows: slice, mean: Tensor) -> Tensor:
+        weights = self.normalised_weights[..., rows, None].to(torch.float64)
+        centred = self.atoms[..., rows, :] - mean[..., None, :]
+        return (weights * centred).mT @ centred
 
     def moments(self) -> Moments:
-        """Weighted mean and covariance (divided by the total weight, no degrees-of-freedom correction)."""
+        """Weighted mean and covariance (divided by the total weight, no degrees-of-freedom correction).
+
+        They are summed in float64 and given in the dtype of the draws.
+        """
         return self._moments
 
     def embed(self, kernel: Kernel) -> Embedding:
@@ -85,7 +96,12 @@ class Samples(Reference):
 
     def whiten(self, whitening: Whitening) -> "Samples":
         """The same draws in the chart's coordinates."""
-        return Samples(whitening.forward(self.atoms), self.weights)
+        atoms = whitening.forward(self.atoms)
+        weights = None if self.weights is None else self.weights.expand(atoms.shape[:-1])
+        score = self.score
+        if score is None:
+            return Samples(atoms, weights)
+        return Samples(atoms, weights, lambda u: whitening.push_gradient(score(whitening.inverse(u))))
 
     def _rows(self, n: int, *, replacement: bool, generator: torch.Generator | None) -> Tensor:
         flat = self.normalised_weights.reshape(-1, self.atoms.shape[-2])
