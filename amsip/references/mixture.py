@@ -90,7 +90,7 @@ class Mixture(Reference):
         """A mixture again: affine maps act on each component."""
         means = whitening.forward(self.means)
         inverse = whitening.inverse_root.to(self.covs)[..., None, :, :]
-        covs = (inverse @ self.covs @ inverse.mT).expand(*means.shape, self.dim)
+        covs = (inverse @ self.covs @ inverse.mT).expand(*means.shape, means.shape[-1])
         return Mixture(self.shares.expand(means.shape[:-1]), means, covs)
 
     def _pulls(self, x: Tensor) -> tuple[Tensor, Tensor]:
