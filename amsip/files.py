@@ -4,7 +4,6 @@ import importlib.metadata
 import io
 import json
 import math
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from amsip import _checks
+from amsip._disk import write_atomically
 from amsip.rules import Rule
 
 FORMAT = "amsip.rule"
@@ -74,7 +74,9 @@ def save_rule(
     if rule.emission is not None:
         arrays["emission"] = rule.emission.cpu().numpy()
     arrays["metadata"] = np.frombuffer(text.encode(), dtype=np.uint8)
-    write_atomically(Path(path), arrays)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, allow_pickle=False, **arrays)
+    write_atomically(Path(path), stream.getvalue())
 
 
 def load_rule(path: str | Path) -> Rule:
@@ -108,21 +110,6 @@ def load_metadata(path: str | Path) -> RuleMetadata:
         FileNotFoundError: There is no file 'no-such-rule.npz'.
     """
     return _metadata(Path(path), read_arrays(Path(path), MAX_BYTES))
-
-
-def write_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """An `.npz` that appears whole or not at all."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder '{path.parent}' to write '{path.name}' in.")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def read_arrays(path: Path, limit: int) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import importlib
 import json
 from pathlib import Path
 
+from amsip._disk import write_atomically
 from amsip.bench import BENCHES
 
 
@@ -33,9 +34,7 @@ def run(arguments: argparse.Namespace) -> str:
     target = None if own.json is None else _writable(Path(own.json))
     result = module.run(own)
     if target is not None:
-        draft = target.with_name(f".{target.name}.part")
-        draft.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        draft.replace(target)
+        write_atomically(target, json.dumps(result, indent=1).encode() + b"\n")
     return str(module.render(result))
 
 

@@ -28,7 +28,7 @@ def add_draws_arguments(parser: argparse.ArgumentParser) -> None:
     """A file of draws and how to read it."""
     parser.add_argument("draws", metavar="DRAWS", help="posterior draws: .npz, .npy, .csv or .nc (ArviZ)")
     parser.add_argument(
-        "--columns", metavar="A,B,...", default="", help="parameters to keep (A;B where names hold commas)"
+        "--columns", metavar="A,B,...", default="", help="parameters to keep; A;B where names hold commas"
     )
     parser.add_argument("--weights-column", metavar="NAME", help="the column that holds sample weights")
     parser.add_argument(

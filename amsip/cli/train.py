@@ -15,12 +15,15 @@ from amsip import _checks
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `amsip train`."""
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="what to train, on what, for how long")
+    parser.add_argument("--progress", action="store_true", help="show a bar (needs tqdm)")
+    parser.add_argument("--restart", action="store_true", help="do not continue from a checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> str:
     """Train, and say what came out."""
     _checks.existing_file(arguments.config)
     # training is imported where it is used: the other verbs do not need it
-    from amsip.training import train_from_config
+    from amsip.training.runs import train_from_config
 
-    return str(train_from_config(arguments.config))
+    log = train_from_config(arguments.config, progress=arguments.progress, resume=not arguments.restart)
+    return f"{log.steps} steps in {log.seconds:.0f} s: {log.ended}"

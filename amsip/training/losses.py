@@ -89,7 +89,7 @@ class Distillation:
 
     $$\ell(z) = \tfrac{1}{M d} \big\| z - \mathrm{sg}[\bar\Psi(z)] \big\|^2$$
 
-    Appendix B of the paper; with the interacting mean shift as teacher it vanishes exactly where the discrepancy
+    Appendix A.3 of the paper; with the interacting mean shift as teacher it vanishes exactly where the discrepancy
     is stationary under the mean-shift weight rule (proposition 3).
 
     Arguments:
