@@ -496,3 +496,10 @@ def has_keys(where: str, given: Sequence[str], needed: Sequence[str]) -> None:
     missing = [key for key in needed if key not in given]
     if missing:
         raise ValueError(f"{where} must set `{missing[0]}`: got {sorted(given)}.")
+
+
+def finite_weights(weights: Tensor) -> None:
+    """Weights without NaN or infinity."""
+    if not bool(torch.isfinite(weights).all()):
+        bad = int((~torch.isfinite(weights)).sum())
+        raise ValueError(f"`weights` must be finite: {bad} of {weights.numel()} are not.")

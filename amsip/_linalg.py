@@ -69,7 +69,7 @@ def minimise_quadratic(
     factor: Float[Tensor, "*q m m"],
     linear: Float[Tensor, "*q m"],
     constraints: Float[Tensor, "*q m c"] | None = None,
-    values: Float[Tensor, "*q c"] | None = None,
+    values: Float[Tensor, "*#q c"] | None = None,
 ) -> Float[Tensor, "*q m"]:
     """argmin w'Kw - 2 w'b subject to C'w = v, from the Cholesky factor of K; redundant constraints do no harm."""
     if constraints is None or values is None:

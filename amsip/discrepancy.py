@@ -1,5 +1,6 @@
 """The squared maximum mean discrepancy between a rule and its reference, and the witness that attains it."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,17 +13,21 @@ def mmd2(nodes: Float[Tensor, "*q m d"], weights: Float[Tensor, "*q m"], embeddi
 
     $$\mathrm{MMD}^2 = w^\top K w - 2 w^\top \mu + c$$
 
-    Equation (4) of the paper. Raw: neither clamped nor normalised, so rounding can leave it slightly negative.
+    Equation (4) of the paper. Raw: neither clamped nor normalised, so rounding can leave it slightly negative; it is
+    worked out in float64 whatever the nodes' dtype, for what remains after the cancellation is small.
 
     Example:
-        >>> import torch; from amsip import Samples, SquaredExponential
+        >>> from amsip import Samples, SquaredExponential
         >>> atoms = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
         >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
         >>> abs(mmd2(atoms, torch.tensor([0.5, 0.5], dtype=torch.float64), embedding).item()) < 1e-15
         True
     """
     _checks.one_weight_per_node(nodes, weights)
-    return loss(embedding.kernel.gram(nodes), embedding.mean(nodes), weights) + embedding.energy
+    _checks.same_dim("nodes", nodes, embedding.dim)
+    exact = nodes.to(torch.float64)
+    fitted = loss(embedding.kernel.gram(exact), embedding.mean(exact), weights.to(exact))
+    return (fitted + embedding.energy.to(exact)).to(nodes)
 
 
 def loss(
@@ -42,7 +47,7 @@ def witness(
     r"""The gap $g(x) = \mu(x) - \sum_j w_j k(x, z_j)$, whose RKHS norm is the discrepancy.
 
     Example:
-        >>> import torch; from amsip import Samples, SquaredExponential
+        >>> from amsip import Samples, SquaredExponential
         >>> atoms = torch.zeros(1, 1)
         >>> witness(atoms, atoms, torch.ones(1), Samples(atoms).embed(SquaredExponential(1.0))).item()
         0.0

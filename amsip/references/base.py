@@ -31,7 +31,7 @@ class Embedding(ABC):
     @property
     @abstractmethod
     def energy(self) -> Float[Tensor, "*q"]:
-        """The self-affinity c = E k(X, X'), for atoms the V-statistic (the diagonal included); computed when read."""
+        """The self-affinity c = E k(X, X') in float64, for atoms the V-statistic (with its diagonal); lazy."""
 
     @abstractmethod
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:

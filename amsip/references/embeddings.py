@@ -63,12 +63,12 @@ class MomentEmbedding(Embedding):
 
     @cached_property
     def _second(self) -> Tensor:
-        mean, cov = self.moments
+        mean, cov = (moment.to(torch.float64) for moment in self.moments)
         return cov + mean[..., :, None] * mean[..., None, :]
 
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
-        linear = self.moments[0].square().sum(-1) / self.kernel.scale
+        linear = self.moments[0].to(torch.float64).square().sum(-1) / self.kernel.scale
         if self.kernel.degree == 1:
             return linear
         return linear + self._second.square().sum((-2, -1)) / self.kernel.scale**2
@@ -123,7 +123,7 @@ class AtomsEmbedding(Embedding):
                 (self.weights[..., rows] * self._sum(self.atoms[..., rows, :].to(torch.float64))).sum(-1)
                 for rows in _linalg.blocks(_linalg.BLOCK_ENTRIES // ENERGY_ROWS, self.atoms.shape[-2])
             ]
-        return sum_terms(parts).to(self.weights)
+        return sum_terms(parts)
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         if nodes.requires_grad and not self._graph_beyond():
@@ -233,7 +233,7 @@ class SmoothedMixtureEmbedding(Embedding):
         pairs = covs[..., :, None, :, :] + covs[..., None, :, :, :]
         height, precision = _smoothing(pairs, self._h2[..., None, None])
         affinity = height * torch.exp(-0.5 * torch.einsum("...i,...ij,...j->...", gaps, precision, gaps))
-        return torch.einsum("...k,...kl,...l->...", shares, affinity, shares).to(self.means)
+        return torch.einsum("...k,...kl,...l->...", shares, affinity, shares)
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         mass, _ = self._masses_and_pulls(nodes)
