@@ -32,9 +32,23 @@ def guarded(
     """
     nodes = torch.stack([z for z, _ in candidates])
     weights = torch.stack([w for _, w in candidates])
-    scores = torch.stack([loss(embedding.kernel.gram(z), embedding.mean(z), w) for z, w in candidates])
+    scores = torch.stack([_score(z.to(torch.float64), w.to(torch.float64), embedding) for z, w in candidates])
     best = scores.nan_to_num(nan=torch.inf).argmin(0)
     return Rule(_pick(nodes, best), _pick(weights, best), embedding, best)
+
+
+def finite_or_seeds(nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m d"]:
+    """The moved nodes, but the seeds in a query whose nodes are not all finite, so that it spoils no other query.
+
+    Example:
+        >>> finite_or_seeds(torch.tensor([[[torch.nan]], [[2.0]]]), torch.tensor([[[0.0]], [[1.0]]])).flatten()
+        tensor([0., 2.])
+    """
+    return torch.where(torch.isfinite(nodes).flatten(-2).all(-1)[..., None, None], nodes, seeds)
+
+
+def _score(nodes: Tensor, weights: Tensor, embedding: Embedding) -> Tensor:
+    return loss(embedding.kernel.gram(nodes), embedding.mean(nodes), weights)
 
 
 def _pick(stacked: Tensor, best: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from amsip.defaults import default_kernel
-from amsip.guard import guarded
+from amsip.guard import finite_or_seeds, guarded
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
 from amsip.references.base import Reference
@@ -77,7 +77,7 @@ def emit(
     with torch.no_grad():
         candidates = [(seeds, uniform_weights(seeds) * total), (seeds, optimal_weights(seeds, embedding, total=total))]
         if node_map is not None:
-            nodes = node_map(seeds, embedding)
+            nodes = finite_or_seeds(node_map(seeds, embedding), seeds)
             candidates.append((nodes, optimal_weights(nodes, embedding, total=total)))
         return guarded(candidates, embedding)
 
