@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+ArrayLike = Tensor | np.ndarray | Sequence
 
 MAX_NODES = 4096
 
@@ -22,9 +25,9 @@ class NumericalError(ArithmeticError):
 
 
 def floating(name: str, values: object) -> Tensor:
-    """The values as a floating-point tensor: integers become float64, floats keep their precision."""
+    """The values as a floating-point tensor: integers and lists become float64, arrays keep their precision."""
     try:
-        tensor = torch.as_tensor(values)
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"`{name}` must be an array of numbers: got {type(values).__name__} ({error}).") from None
     if tensor.is_complex() or tensor.dtype == torch.bool:
@@ -503,3 +506,9 @@ def finite_weights(weights: Tensor) -> None:
     if not bool(torch.isfinite(weights).all()):
         bad = int((~torch.isfinite(weights)).sum())
         raise ValueError(f"`weights` must be finite: {bad} of {weights.numel()} are not.")
+
+
+def no_sample_weights(weights: object) -> None:
+    """A reference that already carries its weights."""
+    if weights is not None:
+        raise ValueError("`sample_weights` must come with draws: a Reference carries its own. Use `Samples(draws, w)`.")

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from amsip import _checks
 from amsip.defaults import default_kernel
 from amsip.guard import finite_or_seeds, guarded
 from amsip.kernels import Kernel, Whitened
@@ -18,10 +19,10 @@ from amsip.weights import optimal_weights, uniform_weights
 
 
 def quadrature(
-    source: Reference | Float[Tensor, "*q n d"],
+    source: Reference | _checks.ArrayLike,
     m: int,
     *,
-    sample_weights: Float[Tensor, "*q n"] | None = None,
+    sample_weights: _checks.ArrayLike | None = None,
     kernel: Kernel | None = None,
     node_map: NodeMap | None = None,
     generator: torch.Generator | None = None,
@@ -82,8 +83,9 @@ def emit(
         return guarded(candidates, embedding)
 
 
-def as_reference(source: Reference | Tensor, sample_weights: Tensor | None = None) -> Reference:
+def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.ArrayLike | None = None) -> Reference:
     """A reference as it is; anything else is taken as draws."""
     if isinstance(source, Reference):
+        _checks.no_sample_weights(sample_weights)
         return source
     return Samples(source, sample_weights)

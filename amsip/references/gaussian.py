@@ -58,7 +58,7 @@ class Gaussian(Reference):
         noise = torch.randn(shape, generator=generator, dtype=self.mean.dtype, device=self.mean.device)
         return self.mean[..., None, :] + noise @ self._factor.mT
 
-    def score(self, x: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:  # type: ignore[override]
+    def score(self, x: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q n d"]:
         """grad log density, -Sigma^-1 (x - m)."""
         return -_linalg.normal_pulls(x, self.mean, self._factor)[0]
 

@@ -14,7 +14,7 @@ from amsip.references.embeddings import AtomsEmbedding, embed
 from amsip.whitening import Whitening
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Samples(Reference):
     r"""The measure $\rho = \sum_\ell \alpha_\ell \delta_{x_\ell}$ of draws in hand.
 
@@ -33,14 +33,16 @@ class Samples(Reference):
     """
 
     atoms: Float[Tensor, "*q n d"]
-    weights: Float[Tensor, "*q n"] | None = None
-    score: Score | None = None
+    weights: Float[Tensor, "*q n"] | None
+    score: Score | None
 
-    def __post_init__(self) -> None:
-        atoms = _checks.points("samples", self.atoms)
-        object.__setattr__(self, "atoms", atoms)
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _checks.sample_weights("sample_weights", self.weights, atoms))
+    def __init__(
+        self, atoms: _checks.ArrayLike, weights: _checks.ArrayLike | None = None, score: Score | None = None
+    ) -> None:
+        draws = _checks.points("samples", atoms)
+        shares = None if weights is None else _checks.sample_weights("sample_weights", weights, draws)
+        for name, value in (("atoms", draws), ("weights", shares), ("score", score)):
+            object.__setattr__(self, name, value)
 
     @property
     def dim(self) -> int:  # type: ignore[override]
