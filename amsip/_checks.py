@@ -485,7 +485,8 @@ def schema(path: Path, found: object, expected: int) -> None:
 def answered(name: str, returncode: int, output: str) -> None:
     """A program of another environment that ended well."""
     if returncode != 0:
-        raise RuntimeError(f"{name.capitalize()} failed ({returncode}): {(output.strip().splitlines() or ['no message'])[-1]}")
+        last = (output.strip().splitlines() or ["no message"])[-1]
+        raise RuntimeError(f"{name.capitalize()} failed ({returncode}): {last}")
 
 
 def function_path(path: str, name: str, known: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from amsip.bench.rivals.base import Rival, Rules, random_rows
 from amsip.kernels import Kernel
 from amsip.references.samples import Samples
 from amsip.weights import optimal_weights
@@ -13,17 +14,18 @@ CANDIDATES = 1500
 
 def greedy_quadrature(
     pool: Float[Tensor, "n d"], kernel: Kernel, m: int, sets: int, generator: torch.Generator | None = None
-) -> tuple[Float[Tensor, "r m d"], Float[Tensor, "r m"]]:
+) -> Rules:
     r"""Nodes chosen among 1,500 draws of the pool, each the best addition under optimal unit-sum weights.
 
-    $$\min_{1^\top w = 1} \mathrm{MMD}^2 - c = -\mu^\top K^{-1} \mu + \frac{(1 - 1^\top K^{-1} \mu)^2}{1^\top K^{-1} 1}$$
+    $$\min_{1^\top w = 1} \mathrm{MMD}^2 - c
+      = -\mu^\top K^{-1} \mu + \frac{(1 - 1^\top K^{-1} \mu)^2}{1^\top K^{-1} 1}$$
 
     The three quadratic forms grow by one term for each node in the Newton basis of the chosen ones, so a step scores
     all candidates of all sets by one column of the kernel.
     """
     n, r = min(CANDIDATES, pool.shape[0]), sets
     embedding = Samples(pool).embed(kernel)
-    index = torch.rand(r, pool.shape[0], generator=generator).topk(n, dim=-1).indices
+    index = random_rows(pool.shape[0], n, r, generator)
     candidates = pool[index]
     mean = embedding.mean(pool)[index] if r > 1 else embedding.mean(candidates)
     power = kernel.diagonal(candidates)
@@ -49,4 +51,7 @@ def greedy_quadrature(
         residuals = residuals - residuals[:, rows, best][..., None] / root * column
         power = (power - column.square()).scatter(-1, best[:, None], 0.0)
     nodes = candidates.gather(1, chosen[..., None].expand(r, m, pool.shape[-1]))
-    return nodes, optimal_weights(nodes, embedding)
+    return Rules(nodes, optimal_weights(nodes, embedding))
+
+
+GREEDY = Rival("greedy sequential BQ", greedy_quadrature)

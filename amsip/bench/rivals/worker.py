@@ -1,0 +1,238 @@
+"""Runs inside the rivals' own environment: a request in, nodes and times out, as files; imports nothing of amsip."""
+
+import functools
+import importlib.metadata
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+Array = np.ndarray
+Terms = list[list]
+Maker = tuple[Callable, float]
+COPIES = 4096
+OVERSAMPLING = 4
+CANDIDATES = 1500
+
+
+def gram(terms: Terms, x: Array, y: Array) -> Array:
+    """A kernel given as a list of Gaussian and polynomial terms."""
+    product = x @ y.T
+    squared = np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1)[None] - 2.0 * product, 0.0)
+    total = np.zeros_like(product)
+    for kind, coefficient, parameter, degree in terms:
+        if kind == "gaussian":
+            total += coefficient * np.exp(squared * (-0.5 / parameter**2))
+        else:
+            total += coefficient * sum((product / parameter) ** p for p in range(1, degree + 1))
+    return total
+
+
+def timed(call: Callable) -> tuple[float, Array]:
+    """The seconds of a call and what it returned."""
+    started = time.perf_counter()
+    value = call()
+    return time.perf_counter() - started, value
+
+
+def power_of_two_rows(n: int, rng: np.random.Generator) -> Array:
+    """All rows in random order, some twice, so that halving meets 4,096 of them."""
+    if n >= COPIES:
+        return rng.permutation(n)[:COPIES]
+    return rng.permutation(np.concatenate([np.arange(n), rng.choice(n, COPIES - n, replace=COPIES - n > n)]))
+
+
+def kernel_thinning(pool: Array, terms: Terms, m: int) -> Maker:
+    """Generalised kernel thinning with the target kernel, then its swaps."""
+    from goodpoints import kt
+
+    shared, K = timed(lambda: gram(terms, pool, pool))
+
+    def one(rng: np.random.Generator) -> tuple[Array, None]:
+        rows = power_of_two_rows(len(pool), rng)
+        mine = K[np.ix_(rows, rows)]
+        halvings = int(np.log2(len(rows) // m))
+        return pool[rows[kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]]], None
+
+    return one, shared
+
+
+def compress_plus_plus(pool: Array, terms: Terms, m: int) -> Maker:
+    """Compress with symmetrised kernel halving to 1,024 points, then kernel thinning to m."""
+    from goodpoints import compress, kt
+
+    shared, K = timed(lambda: gram(terms, pool, pool))
+
+    def halve(rows: Array, rng: np.random.Generator) -> Array:
+        return kt.halve_K(K[np.ix_(rows, rows)], delta=0.5, seed=int(rng.integers(2**31)))[int(rng.integers(2))]
+
+    def one(rng: np.random.Generator) -> tuple[Array, None]:
+        rows = power_of_two_rows(len(pool), rng)
+        kept = rows[compress.compress(rows, functools.partial(halve, rng=rng), OVERSAMPLING)]
+        mine = K[np.ix_(kept, kept)]
+        halvings = int(np.log2(len(kept) // m))
+        return pool[kept[kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]]], None
+
+    return one, shared
+
+
+def recombination(pool: Array, terms: Terms, m: int) -> Maker:
+    """Recombination thinning of Li et al. (2024): simplex weights, the kernel centred on the pool.
+
+    Its steps one by one, because the library's own call compiles its first step anew every time.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    from goodpoints.jax.kt_swap_ls import kernel_swap_ls
+    from goodpoints.jax.recomb_thin import compute_bfs_fast
+    from goodpoints.jax.reopt import reopt_simplex
+    from goodpoints.jax.sliceable_points import SliceablePoints
+
+    shared, mean = timed(lambda: gram(terms, pool, pool).mean(1))
+    points = SliceablePoints({"p": jnp.asarray(pool), "u": jnp.asarray(mean)})
+    n, centre = len(pool), float(mean.mean())
+
+    def centred(x: object, y: object) -> Array:
+        a, b = _field(x, "p"), _field(y, "p")
+        return jax_kernel(terms, a, b) - _field(x, "u") - _field(y, "u") + centre
+
+    def column(i: int) -> Array:
+        return gram(terms, pool, pool[i : i + 1])[:, 0] - mean - mean[i] + centre
+
+    diagonal = np.asarray(centred(points, points))
+
+    def one(rng: np.random.Generator) -> tuple[Array, Array]:
+        features = pivoted_cholesky(column, diagonal / n, m - 1, rng)
+        root = np.full(n, n**-0.5)
+        moved, support = compute_bfs_fast(np.concatenate([features.T, root[None]]), root)
+        weights, support = kernel_swap_ls(centred, points, moved * root, support, "simplex")
+        own = reopt_simplex(centred, points.subset(support), initval=weights[support])
+        # fewer than m nodes may remain: the others repeat the first with no weight
+        filled = np.concatenate([support, np.full(m - len(support), support[0])])
+        return pool[filled], np.concatenate([own, np.zeros(m - len(support))])
+
+    return one, shared
+
+
+def pivoted_cholesky(column: Callable, diagonal: Array, rank: int, rng: np.random.Generator) -> Array:
+    """Randomly pivoted Cholesky features of the kernel matrix divided by n."""
+    n, left = len(diagonal), np.maximum(diagonal, 0.0)
+    features = np.zeros((n, rank))
+    for step in range(rank):
+        pivot = rng.choice(n, p=left / left.sum())
+        rest = column(pivot) / n - features @ features[pivot]
+        if rest[pivot] > 1e-14:
+            features[:, step] = rest / np.sqrt(rest[pivot])
+            left = np.maximum(left - features[:, step] ** 2, 0.0)
+    return features
+
+
+def _field(points: object, key: str) -> Array:
+    """goodpoints indexes its points into a plain dictionary, and passes the container itself as well."""
+    return points[key] if isinstance(points, dict) else points.get(key)
+
+
+def jax_kernel(terms: Terms, x: Array, y: Array) -> Array:
+    """The same kernel on broadcastable points, for jax."""
+    import jax.numpy as jnp
+
+    squared, product = ((x - y) ** 2).sum(-1), (x * y).sum(-1)
+    total = 0.0
+    for kind, coefficient, parameter, degree in terms:
+        if kind == "gaussian":
+            total = total + coefficient * jnp.exp(squared * (-0.5 / parameter**2))
+        else:
+            total = total + coefficient * sum((product / parameter) ** p for p in range(1, degree + 1))
+    return total
+
+
+def herding(pool: Array, terms: Terms, m: int) -> Maker:
+    """Kernel herding among 1,500 candidates, with the kernel mean of the whole pool."""
+    import equinox as eqx
+    import jax.numpy as jnp
+    from coreax import Data
+    from coreax.solvers.coresubset import HerdingState, KernelHerding
+
+    shared, mean = timed(lambda: gram(terms, pool, pool).mean(1))
+    kernel, shift = coreax_kernel(terms)
+    solver = KernelHerding(coreset_size=m, kernel=kernel, unique=True)
+    reduce = eqx.filter_jit(lambda x, u: solver.reduce(Data(x), HerdingState(u))[0].unweighted_indices)
+
+    def one(rng: np.random.Generator) -> tuple[Array, None]:
+        rows = rng.permutation(len(pool))[:CANDIDATES]
+        chosen = reduce(jnp.asarray(pool[rows]), jnp.asarray(mean[rows] + shift))
+        return pool[rows[np.asarray(chosen)]], None
+
+    return one, shared
+
+
+def coreax_kernel(terms: Terms) -> tuple[object, float]:
+    """The kernel out of coreax's own, and the constant by which it exceeds ours."""
+    from coreax.kernels import PolynomialKernel, SquaredExponentialKernel
+
+    parts, shift = [], 0.0
+    for kind, coefficient, parameter, degree in terms:
+        if kind == "gaussian":
+            parts.append(SquaredExponentialKernel(length_scale=parameter, output_scale=coefficient))
+        elif degree == 2:
+            # u + u^2 = (u + 1/2)^2 - 1/4, and herding does not see a constant
+            parts.append(PolynomialKernel(output_scale=coefficient / parameter**2, constant=0.5 * parameter, degree=2))
+            shift += 0.25 * coefficient
+        else:
+            raise ValueError(f"coreax has no polynomial kernel like ours of degree {degree}")
+    return functools.reduce(lambda a, b: a + b, parts), shift
+
+
+def k_means(pool: Array, terms: Terms, m: int) -> Maker:
+    """Centroids, each weighted by the share of the draws in its cell."""
+    from sklearn.cluster import KMeans
+
+    def one(rng: np.random.Generator) -> tuple[Array, Array]:
+        fitted = KMeans(m, n_init=1, random_state=int(rng.integers(2**31))).fit(pool)
+        return fitted.cluster_centers_, np.bincount(fitted.labels_, minlength=m) / len(pool)
+
+    return one, 0.0
+
+
+MAKERS = {
+    "kernel thinning": kernel_thinning,
+    "compress++": compress_plus_plus,
+    "recombination": recombination,
+    "kernel herding": herding,
+    "k-means": k_means,
+}
+
+
+def main(request_path: str, result_path: str) -> None:
+    """All repetitions of one request, timed one by one after a first that pays for compilation.
+
+    What a pool needs once (its Gram matrix) is made once, but counted in the time of every rule.
+    """
+    with np.load(request_path, allow_pickle=False) as request:
+        pool, settings = request["pool"], json.loads(str(request["settings"]))
+    one, shared = MAKERS[settings["rival"]](pool, settings["kernel"], settings["m"])
+    one(np.random.default_rng(settings["rng_seed"] + 1))
+    rng = np.random.default_rng(settings["rng_seed"])
+    made, taken = [], []
+    for _ in range(settings["sets"]):
+        started = time.perf_counter()
+        made.append(one(rng))
+        taken.append(time.perf_counter() - started)
+    weights = np.zeros((0, 0)) if made[0][1] is None else np.stack([w for _, w in made])
+    partial = result_path + ".partial.npz"
+    nodes = np.stack([z for z, _ in made])
+    np.savez(partial, nodes=nodes, weights=weights, ms=1e3 * (shared + float(np.median(taken))))
+    os.replace(partial, result_path)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "versions":
+        names = sys.argv[2:]
+        sys.stdout.write(json.dumps({name: importlib.metadata.version(name) for name in names}))
+    else:
+        main(sys.argv[1], sys.argv[2])
