@@ -104,6 +104,7 @@ class _Run:
         self.best_state: dict[str, Tensor] = {}
         self.before, self.start, self.saved = 0.0, time.monotonic(), time.monotonic()
         self._resume()
+        self.late = self.before > config.max_seconds
 
     @property
     def seconds(self) -> float:
