@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -395,7 +396,7 @@ width = 8
 blocks = 1
 heads = 2
 [tasks]
-family = "gaussian"
+family = "clouds:cloud"
 dim = 2
 budgets = [4, 6]
 batch = 3
@@ -431,7 +432,7 @@ def test_a_file_describes_a_whole_run(tmp_path):
     assert set(card.about["versions"]) == {"amsip", "torch", "python"}
     assert (tmp_path / "mine.jsonl").exists()
     by_hand = AttentionMap(2, width=8, blocks=1, heads=2, generator=generator())
-    tasks = build_tasks("gaussian", {"dim": 2}, budgets=(4, 6), batch=3)
+    tasks = build_tasks("clouds:cloud", {"dim": 2}, budgets=(4, 6), batch=3)
     held = generator(50_005)
     config = FitConfig(steps=6, check_every=2)
     fit_map(by_hand, tasks, config, loss=LogRatio(), held_out=[tasks(held) for _ in range(2)], generator=generator(5))
@@ -460,8 +461,8 @@ def test_a_run_can_start_from_weights_and_start_over(tmp_path):
         ({"rng_seed = 5": "seed = 5"}, "`seed` is not a setting of a training file"),
         ({'kind = "attention"': 'kind = "transformer"'}, "`kind` must be one of"),
         ({"width = 8": "wide = 8"}, "`wide` is not a setting of the attention map"),
-        ({'family = "gaussian"': 'family = "gauss"'}, "`family` must be one of"),
-        ({"batch = 3": "batches = 3"}, "`batches` is not a setting of the family gaussian"),
+        ({'family = "clouds:cloud"': 'family = "cloud"'}, "`family` must be one of"),
+        ({"batch = 3": "batches = 3"}, "`batches` is not a setting of the family clouds:cloud"),
         ({'kind = "log-ratio"': 'kind = "mse"'}, "must be one of"),
         ({'kind = "log-ratio"': 'kind = "log-ratio"\nfloor = 1'}, "`floor` is not a setting of"),
         ({"log_every = 5": "log_evry = 5"}, "did you mean `log_every`"),
@@ -483,8 +484,8 @@ def test_families_can_be_whitened():
 
 
 def launch(*command):
-    with_one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, *command], env=with_one_thread, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    return subprocess.Popen([sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process):
