@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from amsip import _checks
+from amsip.maps.layers import seeded
 
 KINDS = {
     "attention": ("amsip.maps.attention", "AttentionMap"),
@@ -35,10 +36,13 @@ def build_map(kind: str, settings: Mapping[str, Any], *, generator: torch.Genera
     _checks.one_of("kind", kind, list(KINDS))
     module, name = KINDS[kind]
     constructor = getattr(importlib.import_module(module), name)
-    known = [key for key in inspect.signature(constructor).parameters if key != "generator"]
-    _checks.known_keys(f"the {kind} map", list(settings), known)
-    made: nn.Module = constructor(**settings, generator=generator)
-    return made
+    known = list(inspect.signature(constructor).parameters)
+    _checks.known_keys(f"the {kind} map", list(settings), [key for key in known if key != "generator"])
+    if "generator" in known:
+        made: nn.Module = constructor(**settings, generator=generator)
+        return made
+    with seeded(generator):
+        return constructor(**settings)
 
 
 def describe_map(node_map: nn.Module) -> tuple[str, dict[str, Any]]:

@@ -189,6 +189,7 @@ class UnrolledMap(nn.Module):
 
     def __init__(self, layers: int = 5, width: int = 48, heads: int = 4) -> None:
         super().__init__()
+        self.settings = {"layers": layers, "width": width, "heads": heads}
         self.width = width
         self.layers = nn.ModuleList(UnrolledLayer(width, heads) for _ in range(layers))
 

@@ -14,7 +14,7 @@ FAMILIES = {
     "banana": "amsip.problems.toys:banana",
     "five-modes": "amsip.problems.toys:five_modes",
     "tomography": "amsip.problems.toys:tomography_latent",
-    "universal": "amsip.training.family:universal_tasks",
+    "universal": "amsip.training.universal:UniversalTasks",
 }
 
 
