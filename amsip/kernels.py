@@ -283,9 +283,10 @@ class Matern(Radial):
         raise ValueError("`smoothness` 0.5 has no gradient: weights can be solved with it, nodes cannot be moved.")
 
     def _scaled(self, r2: Tensor) -> Tensor:
-        # the square root has no derivative at zero; shifted by less than rounding it has two finite ones
-        shift = 1e-180 if r2.dtype == torch.float64 else 1e-24
-        return torch.sqrt(r2 + shift) * (math.sqrt(2.0 * self.smoothness) / self._h(r2))
+        # the square root has no derivative at zero, so zero distances are kept off the graph
+        apart = r2 > 0
+        r = torch.where(apart, torch.where(apart, r2, 1.0).sqrt(), 0.0)
+        return math.sqrt(2.0 * self.smoothness) * r / self._h(r2)
 
 
 @dataclass(frozen=True, eq=False)
