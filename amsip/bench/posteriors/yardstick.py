@@ -1,9 +1,9 @@
 """One cell of the measurement: a method, a posterior, a number of nodes; what its nodes are worth and cost."""
 
-import time
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 import torch
 from jaxtyping import Float64
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from amsip.bench.posteriors.data import TASKS, load_posterior
 from amsip.bench.posteriors.integrands import Integrands, Worth, multipliers
+from amsip.bench.timing import milliseconds
 from amsip.references.samples import Samples
 
 POOL = 4000
@@ -40,6 +41,11 @@ class Split:
     truth: dict[str, Tensor] = field(repr=False)
     variance: dict[str, Tensor] = field(repr=False)
 
+    @cached_property
+    def white(self) -> Float64[Tensor, "n d"]:
+        """The pool with zero mean and identity covariance."""
+        return self.integrands.chart.forward(self.pool)
+
     @classmethod
     def of_draws(cls, draws: Float64[Tensor, "n d"], pool_size: int = POOL) -> "Split":
         """The same random split in every run."""
@@ -58,14 +64,12 @@ class Score:
     Arguments:
         pool: Against the average over the pool, which the rule integrates.
         held_out: Against draws the rule did not see, so that the pool's own noise counts too.
-        ms: Milliseconds of one call that makes one rule.
-        ms_batched: Milliseconds a rule when all are made in one call.
+        ms: CPU milliseconds of one call that makes one rule.
     """
 
     pool: Worth
     held_out: Worth
-    ms: float
-    ms_batched: float
+    ms: float = math.nan
 
 
 @lru_cache(maxsize=4)
@@ -80,9 +84,7 @@ def seed_sets(split: Split, m: int, count: int, rng_seed: int) -> Float64[Tensor
     return pool.subset(m, generator=torch.Generator().manual_seed(rng_seed))
 
 
-def score_method(
-    method: Method, task: str, observation: int, m: int, sets: int = SEED_SETS, *, timed: bool = True
-) -> Score:
+def score_method(method: Method, task: str, observation: int, m: int, sets: int = SEED_SETS) -> Score:
     """What the nodes of a method are worth on one posterior.
 
     Arguments:
@@ -92,43 +94,26 @@ def score_method(
         observation: 1 to 10.
         m: The number of nodes.
         sets: How many seed sets; at least 24 for a number to be quoted.
-        timed: Also time a call that makes a single rule.
     """
     split = split_posterior(task, observation)
-    rng_seed = 10_000 * TASKS.index(task) + 1_000 * observation + m
-    return score_on(split, method, seed_sets(split, m, sets, rng_seed), rng_seed=rng_seed, timed=timed)
-
-
-def score_on(split: Split, method: Method, seeds: Tensor, *, rng_seed: int, timed: bool = True) -> Score:
-    """The same, for a split and seeds already made."""
-    if timed:
-        # a first call pays for imports and allocations, so it is not the one that is timed
-        _timed(method, split.pool, seeds[:1], rng_seed)
-    single = _timed(method, split.pool, seeds[:1], rng_seed)[1] if timed else float("nan")
-    (nodes, weights), batched = _timed(method, split.pool, seeds, rng_seed)
-    return score_rules(split, nodes, weights, ms=single, ms_batched=batched / seeds.shape[0])
-
-
-def score_rules(split: Split, nodes: Tensor, weights: Tensor, *, ms: float, ms_batched: float) -> Score:
-    """Score rules that exist."""
-    estimates = (weights[..., None] * split.integrands(nodes)).sum(-2)
-    worths = [
-        multipliers(
-            estimates,
-            split.truth[name],
-            split.variance[name],
-            split.integrands.families,
-            nodes.shape[-2],
-            len(split.pool),
-        )
-        for name in ("pool", "held-out")
-    ]
-    return Score(worths[0], worths[1], ms, ms_batched)
-
-
-def _timed(method: Method, pool: Tensor, seeds: Tensor, rng_seed: int) -> tuple[tuple[Tensor, Tensor], float]:
+    rng_seed = cell_seed(task, observation, m)
+    seeds = seed_sets(split, m, sets, rng_seed)
     generator = torch.Generator().manual_seed(rng_seed)
-    start = time.perf_counter()
     with torch.no_grad():
-        rules = method(pool, seeds, generator)
-    return rules, 1e3 * (time.perf_counter() - start)
+        score = score_rules(split, *method(split.pool, seeds, generator))
+        return replace(score, ms=milliseconds(lambda: method(split.pool, seeds[:1], generator)))
+
+
+def cell_seed(task: str, observation: int, m: int) -> int:
+    """Every arm draws from the same generator."""
+    return 10_000 * TASKS.index(task) + 1_000 * observation + m
+
+
+def score_rules(split: Split, nodes: Float64[Tensor, "r m d"], weights: Float64[Tensor, "r m"]) -> Score:
+    """What rules that exist are worth."""
+    estimates = (weights[..., None] * split.integrands(nodes)).sum(-2)
+    families, m, n = split.integrands.families, nodes.shape[-2], split.pool.shape[-2]
+    pool, held_out = (
+        multipliers(estimates, split.truth[name], split.variance[name], families, m, n) for name in ("pool", "held-out")
+    )
+    return Score(pool, held_out)

@@ -18,7 +18,7 @@ class Rules:
     Arguments:
         nodes: One set of nodes per repetition.
         weights: The rival's own weights; None where it means equal ones.
-        ms: Milliseconds of one rule made alone, where the rival knows better than a clock around the call.
+        ms: CPU milliseconds of one rule made alone, where the rival knows better than a clock around the call.
     """
 
     nodes: Float[Tensor, "r m d"]
