@@ -8,11 +8,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from amsip import _checks
-from amsip.maps.levenberg import NormalEquations, State, read
+from amsip.maps.levenberg import NormalEquations, State, read, read_all
 from amsip.references.base import Embedding
 from amsip.weights import JITTER
 
 LEAST_DAMPING, MOST_DAMPING = 1e-10, 1e10
+NEWTON_DIM = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,10 @@ class Descent:
 
     The objective is equation (5) of the paper with the weights of proposition 2 put in: a separable least-squares
     problem whose residual lives in the kernel's space, where every inner product it needs is known in closed form.
-    A step is taken, query by query, only where J as everybody else measures it has fallen; a query in which nothing
-    was accepted gets its own nodes back. The reference is read by one `mean_and_grad` a step.
+    Every step races two proposals, one of Gauss-Newton and one of Newton's model, each with a damping of its own; the
+    better one is taken, query by query, only where J as everybody else measures it has fallen, and a query in which
+    nothing was accepted gets its own nodes back. A step reads the reference by one `mean_and_grad` at 2 m points, and
+    once its Hessian at the nodes.
 
     Arguments:
         steps: The largest number of proposals.
@@ -61,6 +64,7 @@ class Descent:
         damping: The damping of the first step, relative to the squared length of a node's move.
         largest_move: No node moves further than this in one step.
         jitter: The ridge of the weight solve, as in `optimal_weights`.
+        newton: Race Newton's model too, in at most 32 dimensions; without it a step reads no Hessian.
         callback: Receives a `DescentStep` for the start and after every step.
 
     Example:
@@ -78,6 +82,7 @@ class Descent:
     damping: float = 1e-2
     largest_move: float | None = None
     jitter: float = JITTER
+    newton: bool = True
     callback: Callable[[DescentStep], None] | None = None
 
     def __post_init__(self) -> None:
@@ -92,21 +97,35 @@ class Descent:
         with torch.no_grad():
             state = read(nodes, embedding, self.jitter)
             start, resting = state.loss, torch.zeros_like(state.loss, dtype=torch.bool)
-            damping = torch.full_like(state.loss, self.damping)
-            growth = torch.full_like(damping, 2.0)
-            self._report(0, state, resting, damping)
+            dampings = [_Damping.fresh(start, self.damping) for _ in self._models(nodes)]
+            self._report(0, state, resting, dampings[0].value)
             for step in range(1, self.steps + 1):
-                move, promised = NormalEquations.at(state, embedding).direction(damping)
-                floor = 1e-15 * state.loss.abs() + self.tolerance * (start - state.loss)
+                before = state
+                state, dampings, promised = self._race(state, dampings, resting, embedding)
+                floor = 1e-15 * before.loss.abs() + self.tolerance * (start - before.loss)
                 resting = resting | (promised <= floor.nan_to_num(nan=torch.inf))
-                proposal = read(state.nodes + self._limited(move).to(nodes), embedding, self.jitter)
-                accepted = (proposal.loss < state.loss) & ~resting
-                damping, growth = _adapted(damping, growth, accepted, (state.loss - proposal.loss) / promised)
-                state = proposal.where(accepted, state)
-                self._report(step, state, accepted, damping)
+                self._report(step, state, state.loss < before.loss, dampings[0].value)
                 if bool(resting.all()):
                     break
             return state.nodes
+
+    def _race(
+        self, state: State, dampings: list["_Damping"], resting: Tensor, embedding: Embedding
+    ) -> tuple[State, list["_Damping"], Tensor]:
+        """One step: the better proposal where it is better than the state, and the larger of the promises."""
+        model = NormalEquations.at(state, embedding)
+        moves = [model.direction(d.value, newton=n) for d, n in zip(dampings, self._models(state.nodes), strict=True)]
+        candidates = [state.nodes + self._limited(move).to(state.nodes) for move, _, _ in moves]
+        best, adapted = state, []
+        for proposal, damping, (_, promised, used) in zip(
+            read_all(candidates, embedding, self.jitter), dampings, moves, strict=True
+        ):
+            adapted.append(damping.after(used, (state.loss - proposal.loss) / promised))
+            best = proposal.where((proposal.loss < best.loss) & ~resting, best)
+        return best, adapted, torch.stack([promised for _, promised, _ in moves]).amax(0)
+
+    def _models(self, nodes: Tensor) -> list[bool]:
+        return [False, True] if self.newton and nodes.shape[-1] <= NEWTON_DIM else [False]
 
     def _limited(self, move: Tensor) -> Tensor:
         move = torch.where(torch.isfinite(move), move, 0.0)
@@ -158,8 +177,19 @@ def descent_direction(
     return NormalEquations.at(state, embedding).direction(per_query)[0].to(nodes)
 
 
-def _adapted(damping: Tensor, growth: Tensor, accepted: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True, eq=False)
+class _Damping:
     """Nielsen's rule: relax by how well the model kept its promise, stiffen ever faster while it fails."""
-    relaxed = damping * (1.0 - (2.0 * ratio.nan_to_num(nan=0.0) - 1.0) ** 3).clamp(1.0 / 5.0, 2.0)
-    damping = torch.where(accepted, relaxed, damping * growth).clamp(LEAST_DAMPING, MOST_DAMPING)
-    return damping, torch.where(accepted, torch.full_like(growth, 2.0), growth * 2.0)
+
+    value: Float[Tensor, "*q"]
+    growth: Float[Tensor, "*q"]
+
+    @classmethod
+    def fresh(cls, like: Tensor, value: float) -> "_Damping":
+        return cls(torch.full_like(like, value), torch.full_like(like, 2.0))
+
+    def after(self, used: Tensor, ratio: Tensor) -> "_Damping":
+        kept = ratio > 0
+        relaxed = used * (1.0 - (2.0 * ratio.nan_to_num(nan=0.0) - 1.0) ** 3).clamp(1.0 / 5.0, 2.0)
+        value = torch.where(kept, relaxed, used * self.growth).clamp(LEAST_DAMPING, MOST_DAMPING)
+        return _Damping(value, torch.where(kept, 2.0, self.growth * 2.0))
