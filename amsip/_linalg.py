@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,13 +30,25 @@ def squared_distances(x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) 
 
 
 def pairwise_squared_distances(x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
-    """|x_i - x_j|^2 by differences, some coordinates at a time: exact where nodes nearly coincide."""
-    width = max(1, 16 * BLOCK_ENTRIES // (x[..., 0].numel() * x.shape[-2]))
-    parts = (_squared_gaps(part) for part in x.split(width, -1))
-    total = next(parts)
-    for part in parts:
-        total = accumulate(total, part)
-    return total
+    """|x_i - x_j|^2 by differences: exact where nodes nearly coincide."""
+    r2: Tensor = _PairwiseSquaredDistances.apply(x)
+    return r2
+
+
+class _PairwiseSquaredDistances(torch.autograd.Function):
+    """No (m, m, d) tensor of differences is made, forwards or backwards."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square_()
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        x = x - x.mean(-2, keepdim=True)
+        pulls = 2.0 * (cotangent + cotangent.mT)
+        return pulls.sum(-1, keepdim=True) * x - pulls @ x
 
 
 def accumulate(total: Tensor, term: Tensor, factor: float = 1.0) -> Tensor:
@@ -147,11 +160,6 @@ def normal_pulls(
     log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     constant = -log_det - 0.5 * x.shape[-1] * math.log(2.0 * math.pi)
     return solved, constant[..., None] - 0.5 * (gaps * solved).sum(-1)
-
-
-def _squared_gaps(x: Tensor) -> Tensor:
-    gaps = x[..., :, None, :] - x[..., None, :, :]
-    return (gaps.square() if gaps.requires_grad else gaps.square_()).sum(-1)
 
 
 def _applied(matrix: Tensor, vector: Tensor) -> Tensor:
