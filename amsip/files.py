@@ -30,6 +30,7 @@ class RuleMetadata:
         names: One name per parameter, where the writer gave them.
         notes: Anything JSON can hold that the writer wished to keep.
         version: The version of `amsip` that wrote the file.
+        batches: How many emissions the rule pools.
 
     Example:
         >>> RuleMetadata(names=("log T", "log S")).names[1]
@@ -39,6 +40,7 @@ class RuleMetadata:
     names: tuple[str, ...] = ()
     notes: Mapping[str, object] = field(default_factory=dict)
     version: str = ""
+    batches: int = 1
 
 
 def save_rule(
@@ -65,7 +67,7 @@ def save_rule(
     """
     _checks.one_name_per_coordinate(names, rule.nodes.shape[-1])
     metadata = {"format": FORMAT, "schema": SCHEMA, "version": importlib.metadata.version("amsip")}
-    metadata |= {"names": list(names), "notes": dict(notes or {})}
+    metadata |= {"names": list(names), "notes": dict(notes or {}), "batches": rule.batches}
     try:
         text = json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -93,11 +95,11 @@ def load_rule(path: str | Path) -> Rule:
         FileNotFoundError: There is no file 'no-such-rule.npz'.
     """
     arrays = read_arrays(Path(path), MAX_BYTES)
-    _metadata(Path(path), arrays)
+    metadata = _metadata(Path(path), arrays)
     nodes, weights = torch.from_numpy(arrays["nodes"]), torch.from_numpy(arrays["weights"])
     _checks.stored_rule(str(path), nodes, weights)
     emission = torch.from_numpy(arrays["emission"].astype(np.int64)) if "emission" in arrays else None
-    return Rule(nodes, weights, emission=emission)
+    return Rule(nodes, weights, emission=emission, batches=metadata.batches)
 
 
 def load_metadata(path: str | Path) -> RuleMetadata:
@@ -154,4 +156,5 @@ def _metadata(path: Path, arrays: Mapping[str, np.ndarray]) -> RuleMetadata:
         raise _checks.FileFormatError(
             f"'{path}' has schema {schema}, newer than {SCHEMA}: read it with amsip {content.get('version')} or later."
         )
-    return RuleMetadata(tuple(content.get("names", ())), content.get("notes", {}), str(content.get("version", "")))
+    names, notes = tuple(content.get("names", ())), content.get("notes", {})
+    return RuleMetadata(names, notes, str(content.get("version", "")), int(content.get("batches", 1)))

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -30,7 +31,8 @@ ROOMS = (
     {"quadrature", "training"},
     {"files"},
     {"draws", "sources", "runner", "problems", "report"},
-    {"bench", "demo", "paper"},
+    {"bench"},
+    {"demo", "paper"},
     {"cli"},
 )
 PUBLIC_DOORS = {"__init__", "__main__"}
@@ -110,50 +112,52 @@ def test_private_names_stay_in_their_file():
                 assert not private, f"{label(path)}:{node.lineno} imports private {private} from {node.module}"
 
 
-def run_python(code: str) -> str:
+IMPORTED = """
+import json, logging, os, random, sys, warnings
+import numpy, torch
+
+def state():
+    return [torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(), random.getstate(),
+            torch.random.get_rng_state().tolist(), str(numpy.random.get_state()), torch.is_inference_mode_enabled(),
+            logging.getLogger().level, len(logging.getLogger().handlers), list(warnings.filters), dict(os.environ)]
+
+before = state()
+import amsip
+changed = [place for place, (old, new) in enumerate(zip(before, state())) if old != new]
+optional = [name for name in OPTIONAL if name in sys.modules]
+import amsip.cli
+amsip.cli.build_parser()
+optional_of_cli = [name for name in OPTIONAL if name in sys.modules]
+
+from amsip import quadrature
+from amsip.quadrature import as_reference
+module = sys.modules["amsip.quadrature"]
+same = callable(quadrature) and amsip.quadrature is quadrature is module.quadrature
+print(json.dumps({"changed": changed, "optional": optional, "optional_of_cli": optional_of_cli, "same": same}))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_import() -> dict:
+    """What a new interpreter sees before and after `import amsip`; anything else it printed fails the parsing."""
+    code = f"OPTIONAL = {OPTIONAL!r}\n{IMPORTED}"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert done.stderr == ""
+    return json.loads(done.stdout)
 
 
-def test_import_changes_no_global_state():
-    state = (
-        "import logging, warnings, torch, random, numpy, os\n"
-        "def state():\n"
-        "    return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads(),\n"
-        "            torch.random.get_rng_state().tolist(), random.getstate(), str(numpy.random.get_state()),\n"
-        "            logging.getLogger().level, len(logging.getLogger().handlers), len(warnings.filters),\n"
-        "            torch.are_deterministic_algorithms_enabled(), torch.get_printoptions()\n"
-        "            if hasattr(torch, 'get_printoptions') else None, dict(os.environ))\n"
-        "before = state()\nimport amsip\nafter = state()\n"
-        "print([i for i, (a, b) in enumerate(zip(before, after)) if a != b])"
-    )
-    assert run_python(state) == "[]"
+def test_import_changes_no_global_state(fresh_import):
+    assert fresh_import["changed"] == []
 
 
-def test_import_is_light():
-    code = f"import sys, amsip; print([name for name in {OPTIONAL!r} if name in sys.modules])"
-    assert run_python(code) == "[]"
+def test_import_is_light(fresh_import):
+    assert fresh_import["optional"] == []
+    assert fresh_import["optional_of_cli"] == []
 
 
-def test_import_prints_nothing():
-    assert run_python("import amsip") == ""
-
-
-def test_the_command_line_imports_no_optional_library():
-    code = f"import sys, amsip.cli; amsip.cli.build_parser(); print([n for n in {OPTIONAL!r} if n in sys.modules])"
-    assert run_python(code) == "[]"
-
-
-def test_quadrature_is_the_function_and_its_module_still_imports():
-    code = (
-        "import importlib, amsip\n"
-        "from amsip import quadrature\n"
-        "from amsip.quadrature import as_reference\n"
-        "module = importlib.import_module('amsip.quadrature')\n"
-        "print(callable(quadrature), amsip.quadrature is quadrature, module.quadrature is quadrature)"
-    )
-    assert run_python(code) == "True True True"
+def test_quadrature_is_the_function_and_its_module_still_imports(fresh_import):
+    assert fresh_import["same"]
 
 
 def public_names() -> list[str]:

@@ -1,34 +1,30 @@
 """List the trained maps that are shipped, each with its card.
 
     amsip maps
+    amsip maps mine.safetensors      the card of your own weights
 
-Every map is a file of weights in `amsip/pretrained/` with a card beside it: what it was trained on, by which command,
-what it scores.
+A card says what a map was trained on, by which command, and what it scores.
 """
 
 import argparse
 import json
-from importlib.resources import files
 
-FIRST = ("name", "summary", "trained_on", "command", "parameters", "sha256")
+from amsip.pretrained import MapCard, available_maps, load_card
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """`amsip maps` takes no arguments."""
+    """The arguments of `amsip maps`."""
+    parser.add_argument("names", nargs="*", metavar="MAP", help="names or files (default: all that are shipped)")
 
 
 def run(arguments: argparse.Namespace) -> str:
     """The cards, one block each."""
-    cards = sorted((f for f in files("amsip.pretrained").iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
-    blocks = [_block(card.name.removesuffix(".json"), json.loads(card.read_text(encoding="utf-8"))) for card in cards]
-    return "\n\n".join(blocks) or "No trained maps are shipped with this version; rules reweight their seeds."
+    cards = [load_card(name) for name in arguments.names or available_maps()]
+    return "\n\n".join(_block(card) for card in cards) or "No trained maps are shipped with this version."
 
 
-def _block(name: str, card: dict[str, object]) -> str:
-    keys = [key for key in FIRST if key in card] + [key for key in card if key not in FIRST]
-    lines = [f"  {key:<14} {_shown(card[key])}" for key in keys if key != "name"]
-    return "\n".join([str(card.get("name", name)), *lines])
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _block(card: MapCard) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in card.settings.items())
+    lines = {"map": f"{card.kind} ({settings})", "parameters": f"{card.parameters:,}", "SHA-256": card.sha256}
+    lines |= {key: value if isinstance(value, str) else json.dumps(value) for key, value in card.about.items()}
+    return "\n".join([card.name, *(f"  {key:<14} {value}" for key, value in lines.items())])
