@@ -26,15 +26,15 @@ class Kernel(ABC):
         """k(x_i, y_j)."""
 
     @abstractmethod
-    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         """k(x_i, x_j), from exact differences."""
 
     @abstractmethod
-    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+    def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
         """k(x_i, x_i)."""
 
     @abstractmethod
-    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+    def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
         """The Gram, and the isotropic part s of the mixed derivative: d_x d_y' k(x, y) = s I + a rank-one term."""
 
     @abstractmethod
@@ -73,18 +73,18 @@ class Radial(Kernel):
     bandwidth: float | Float[Tensor, "*q"]
 
     @abstractmethod
-    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def profile(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         """The kernel and its shadow at squared distances r2."""
 
     @abstractmethod
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def second_shadow(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         """The shadow of the shadow, grad_x s(x, y) = -(x - y) t(x, y), at squared distances r2."""
 
-    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def value(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         """The kernel alone at squared distances r2."""
         return self.profile(r2)[0]
 
-    def shadows(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def shadows(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         """The shadow and the second shadow at squared distances r2."""
         return self.profile(r2)[1], self.second_shadow(r2)
 
@@ -95,13 +95,13 @@ class Radial(Kernel):
         """s(x_i, y_j)."""
         return self.profile(_linalg.squared_distances(x, y))[1]
 
-    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         return self.value(_linalg.pairwise_squared_distances(x))
 
-    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+    def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
         return self.profile(_linalg.pairwise_squared_distances(x))
 
-    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+    def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
         return self.value(torch.zeros_like(x[..., :1]))[..., 0]
 
     def weighted_sum_and_grad(
@@ -156,14 +156,14 @@ class SquaredExponential(Radial):
     def __post_init__(self) -> None:
         _checks.positive("bandwidth", self.bandwidth)
 
-    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def value(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         return torch.exp(r2 * (-0.5 / self._h(r2) ** 2))
 
-    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def profile(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         value = self.value(r2)
         return value, value / self._h(r2) ** 2
 
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def second_shadow(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         return self.value(r2) / self._h(r2) ** 4
 
 
@@ -202,17 +202,17 @@ class Octaves(Radial):
         """The squared-exponential kernels of the average, each with its share."""
         return [(a, SquaredExponential(self.bandwidth * 2**o)) for o, a in enumerate(self._normalised_shares())]
 
-    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def value(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         return self._orders(r2, 0)[0]
 
-    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def profile(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         value, shadow = self._orders(r2, 0, 1)
         return value, shadow
 
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def second_shadow(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         return self._orders(r2, 2)[0]
 
-    def shadows(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def shadows(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         shadow, second = self._orders(r2, 1, 2)
         return shadow, second
 
@@ -258,13 +258,13 @@ class Matern(Radial):
         _checks.positive("bandwidth", self.bandwidth)
         _checks.one_of("smoothness", self.smoothness, (0.5, 1.5, 2.5))
 
-    def value(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def value(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         t = self._scaled(r2)
         if self.smoothness == 0.5:
             return torch.exp(-t)
         return (1.0 + t if self.smoothness == 1.5 else 1.0 + t + t.square() / 3.0) * torch.exp(-t)
 
-    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def profile(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         if self.smoothness == 0.5:
             raise ValueError("`smoothness` 0.5 has no gradient: weights can be solved with it, nodes cannot be moved.")
         t, h2 = self._scaled(r2), self._h(r2) ** 2
@@ -273,7 +273,7 @@ class Matern(Radial):
             return (1.0 + t) * decay, 3.0 / h2 * decay
         return (1.0 + t + t.square() / 3.0) * decay, 5.0 / (3.0 * h2) * (1.0 + t) * decay
 
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def second_shadow(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         t, h4 = self._scaled(r2), self._h(r2) ** 4
         if self.smoothness == 2.5:
             return 25.0 / (3.0 * h4) * torch.exp(-t)
@@ -308,12 +308,12 @@ class InverseMultiquadric(Radial):
     def __post_init__(self) -> None:
         _checks.positive("bandwidth", self.bandwidth)
 
-    def profile(self, r2: Float[Tensor, "*q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
+    def profile(self, r2: Float[Tensor, "*#q m n"]) -> tuple[Float[Tensor, "*q m n"], Float[Tensor, "*q m n"]]:
         h2 = self._h(r2) ** 2
         value = torch.rsqrt(1.0 + r2 / h2)
         return value, value**3 / h2
 
-    def second_shadow(self, r2: Float[Tensor, "*q m n"]) -> Float[Tensor, "*q m n"]:
+    def second_shadow(self, r2: Float[Tensor, "*#q m n"]) -> Float[Tensor, "*q m n"]:
         h2 = self._h(r2) ** 2
         return 3.0 * torch.rsqrt(1.0 + r2 / h2) ** 5 / h2**2
 
@@ -345,15 +345,15 @@ class Polynomial(Kernel):
     def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
         return self._of_product(x @ y.mT / self.scale)
 
-    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         return self(x, x)
 
-    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+    def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
         product = x @ x.mT / self.scale
         shadow = torch.ones_like(product) if self.degree == 1 else 1.0 + 2.0 * product
         return self._of_product(product), shadow / self.scale
 
-    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+    def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
         return self._of_product(x.square().sum(-1) / self.scale)
 
     def weighted_sum_and_grad(
@@ -394,14 +394,14 @@ class Sum(Kernel):
     def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
         return sum_terms([c * k(x, y) for c, k in self.terms])
 
-    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         return sum_terms([c * k.gram(x) for c, k in self.terms])
 
-    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+    def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
         parts = [(c, *k.gram_and_shadow(x)) for c, k in self.terms]
         return sum_terms([c * gram for c, gram, _ in parts]), sum_terms([c * shadow for c, _, shadow in parts])
 
-    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+    def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
         return sum_terms([c * k.diagonal(x) for c, k in self.terms])
 
     def weighted_sum_and_grad(
@@ -435,13 +435,13 @@ class Whitened(Kernel):
     def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
         return self.kernel(self.whitening.forward(x), self.whitening.forward(y))
 
-    def gram(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         return self.kernel.gram(self.whitening.forward(x))
 
-    def gram_and_shadow(self, x: Float[Tensor, "*q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
+    def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
         raise TypeError("A whitened kernel has no isotropic derivative: move nodes in the coordinates of its chart.")
 
-    def diagonal(self, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
+    def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
         return self.kernel.diagonal(self.whitening.forward(x))
 
     def weighted_sum_and_grad(

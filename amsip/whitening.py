@@ -89,7 +89,7 @@ class Whitening:
         return gradient @ self.inverse_root.to(gradient)
 
     def push_moments(
-        self, mean: Float[Tensor, "*q d"], cov: Float[Tensor, "*q d d"]
+        self, mean: Float[Tensor, "*#q d"], cov: Float[Tensor, "*#q d d"]
     ) -> tuple[Float[Tensor, "*q r"], Float[Tensor, "*q r r"]]:
         """Mean and covariance of u when those of x are given."""
         moved = self.forward(mean[..., None, :])[..., 0, :]
