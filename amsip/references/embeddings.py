@@ -118,10 +118,12 @@ class AtomsEmbedding(Embedding):
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
         # in float64, for it is what remains when the discrepancy has cancelled
+        # few rows of each of many queries, so that a block keeps many columns
+        height = max(1, ENERGY_ROWS // self.atoms.shape[:-2].numel())
         with torch.no_grad():
             parts = [
                 (self.weights[..., rows] * self._sum(self.atoms[..., rows, :].to(torch.float64))).sum(-1)
-                for rows in _linalg.blocks(_linalg.BLOCK_ENTRIES // ENERGY_ROWS, self.atoms.shape[-2])
+                for rows in _linalg.blocks(_linalg.BLOCK_ENTRIES // height, self.atoms.shape[-2])
             ]
         return sum_terms(parts)
 
