@@ -4,6 +4,9 @@ from amsip.kernels import Kernel, Octaves, Polynomial, Whitened
 from amsip.references.base import Reference
 from amsip.whitening import Whitening
 
+LENGTH = 1.4
+MOMENTS = 3.0
+
 
 def default_kernel(reference: Reference) -> Whitened:
     """Octaves plus a degree-2 polynomial, in coordinates whitened by the reference.
@@ -18,4 +21,4 @@ def default_kernel(reference: Reference) -> Whitened:
 
 def whitened_kernel(dim: int) -> Kernel:
     """The default kernel in whitened coordinates."""
-    return Octaves(0.25 * dim**0.5, count=5) + 3.0 * Polynomial(degree=2, scale=float(dim))
+    return Octaves.matern(LENGTH * dim**0.5) + MOMENTS * Polynomial(degree=2, scale=float(dim))

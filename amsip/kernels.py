@@ -198,6 +198,36 @@ class Octaves(Radial):
         for share in self.shares or ():
             _checks.positive("shares", share)
 
+    @classmethod
+    def matern(
+        cls, length: float | Float[Tensor, "*q"], smoothness: float = 2.5, *, finer: int = 3, coarser: int = 1
+    ) -> "Octaves":
+        r"""Octaves around a length, with the shares of the Matern kernel, which is such a scale mixture.
+
+        $$k_\nu(r) = \mathbb E \exp(-r^2 / 2 h^2), \qquad h^2 \sim \mathrm{Gamma}(\nu, \nu / \ell^2)$$
+
+        The spectrum falls like a Matern kernel's down to the finest octave, while every closed form of the
+        squared exponential remains.
+
+        Arguments:
+            length: The length l of the Matern kernel, a number or one per query.
+            smoothness: Its smoothness nu; any positive number.
+            finer: Octaves below the length.
+            coarser: Octaves above it.
+
+        Example:
+            >>> r = torch.linspace(0.0, 3.0, 50)[:, None]
+            >>> gap = Octaves.matern(1.0)(r[:1], r) - Matern(1.0)(r[:1], r)
+            >>> gap.abs().max() < 0.03
+            tensor(True)
+        """
+        _checks.positive("smoothness", smoothness)
+        _checks.at_least("finer", finer, 0)
+        _checks.at_least("coarser", coarser, 0)
+        ratios = [4.0**octave for octave in range(-finer, coarser + 1)]
+        shares = tuple(t**smoothness * math.exp(-smoothness * t) for t in ratios)
+        return cls(length * 2.0**-finer, len(ratios), shares)
+
     def components(self) -> list[tuple[float, SquaredExponential]]:
         """The squared-exponential kernels of the average, each with its share."""
         return [(a, SquaredExponential(self.bandwidth * 2**o)) for o, a in enumerate(self._normalised_shares())]

@@ -45,11 +45,17 @@ class UniversalTasks:
         dim, m = _choice(DIMENSIONS, generator), _choice(BUDGETS, generator)
         queries = min(max(NODE_QUOTA // m, QUERIES[0]), QUERIES[1])
         exact = _uniform(generator) < 0.5
-        reference: Reference = random_mixture(queries, dim, generator) if exact else random_pool(queries, dim, generator)
+        reference: Reference = (
+            random_mixture(queries, dim, generator) if exact else random_pool(queries, dim, generator)
+        )
         if _uniform(generator) < 0.25:
             reference = reference.whiten(_stretch(dim, generator))
         kernel = self._kernel(dim, generator)
-        seeds = reference.subset(m, generator=generator) if isinstance(reference, Samples) and m < POOL[0] // 2 else reference.sample(m, generator=generator)
+        seeds = (
+            reference.subset(m, generator=generator)
+            if isinstance(reference, Samples) and m < POOL[0] // 2
+            else reference.sample(m, generator=generator)
+        )
         return Task(seeds, reference.embed(kernel))
 
     def _kernel(self, dim: int, generator: Generator) -> Kernel:
@@ -59,9 +65,11 @@ class UniversalTasks:
         root = math.sqrt(dim)
         if draw < 0.5 + 0.5 * self.default_share:
             return SquaredExponential(root * math.exp(_between(math.log(0.2), math.log(1.5), generator)))
+        moments = 10.0 ** _between(-1.0, 1.0, generator) * Polynomial(2, float(dim))
+        if draw < 0.75 + 0.25 * self.default_share:
+            return Octaves.matern(root * _between(0.6, 2.0, generator), _between(0.5, 3.5, generator)) + moments
         shares = tuple(torch.rand(5, generator=generator).clamp_min(0.02).tolist())
-        octaves = Octaves(root * _between(0.15, 0.5, generator), 5, shares)
-        return octaves + _between(0.1, 10.0, generator) * Polynomial(2, float(dim))
+        return Octaves(root * _between(0.15, 0.5, generator), 5, shares) + moments
 
 
 def random_mixture(queries: int, dim: int, generator: Generator) -> Mixture:
