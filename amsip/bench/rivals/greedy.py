@@ -6,6 +6,7 @@ from torch import Tensor
 
 from amsip.bench.rivals.base import Rival, Rules, random_rows
 from amsip.kernels import Kernel
+from amsip.references.base import Embedding
 from amsip.references.samples import Samples
 from amsip.weights import optimal_weights
 
@@ -15,7 +16,15 @@ CANDIDATES = 1500
 def greedy_quadrature(
     pool: Float[Tensor, "n d"], kernel: Kernel, m: int, sets: int, generator: torch.Generator | None = None
 ) -> Rules:
-    r"""Nodes chosen among 1,500 draws of the pool, each the best addition under optimal unit-sum weights.
+    """Nodes chosen among 1,500 draws of the pool, with the kernel mean of the whole pool."""
+    embedding = Samples(pool).embed(kernel)
+    candidates = pool[random_rows(pool.shape[0], min(CANDIDATES, pool.shape[0]), sets, generator)]
+    nodes = greedy_nodes(candidates, embedding, m)
+    return Rules(nodes, optimal_weights(nodes, embedding))
+
+
+def greedy_nodes(candidates: Float[Tensor, "r n d"], embedding: Embedding, m: int) -> Float[Tensor, "r m d"]:
+    r"""From each set of candidates m nodes, each the best addition under optimal unit-sum weights.
 
     $$\min_{1^\top w = 1} \mathrm{MMD}^2 - c
       = -\mu^\top K^{-1} \mu + \frac{(1 - 1^\top K^{-1} \mu)^2}{1^\top K^{-1} 1}$$
@@ -23,16 +32,13 @@ def greedy_quadrature(
     The three quadratic forms grow by one term for each node in the Newton basis of the chosen ones, so a step scores
     all candidates of all sets by one column of the kernel.
     """
-    n, r = min(CANDIDATES, pool.shape[0]), sets
-    embedding = Samples(pool).embed(kernel)
-    index = random_rows(pool.shape[0], n, r, generator)
-    candidates = pool[index]
-    mean = embedding.mean(pool)[index] if r > 1 else embedding.mean(candidates)
+    r, n = candidates.shape[:2]
+    kernel, mean = embedding.kernel, embedding.mean(candidates)
     power = kernel.diagonal(candidates)
     floor = 1e-10 * power.mean(-1, keepdim=True)
     residuals = torch.stack([mean, torch.ones_like(mean)])
-    forms = torch.zeros(3, r, 1, dtype=pool.dtype)
-    basis = torch.zeros(r, n, m, dtype=pool.dtype)
+    forms = torch.zeros(3, r, 1, dtype=mean.dtype)
+    basis = torch.zeros(r, n, m, dtype=mean.dtype)
     chosen = torch.zeros(r, m, dtype=torch.long)
     rows = torch.arange(r)
     for step in range(m):
@@ -50,8 +56,7 @@ def greedy_quadrature(
         basis[..., step] = column
         residuals = residuals - residuals[:, rows, best][..., None] / root * column
         power = (power - column.square()).scatter(-1, best[:, None], 0.0)
-    nodes = candidates.gather(1, chosen[..., None].expand(r, m, pool.shape[-1]))
-    return Rules(nodes, optimal_weights(nodes, embedding))
+    return candidates.gather(1, chosen[..., None].expand(r, m, candidates.shape[-1]))
 
 
 GREEDY = Rival("greedy sequential BQ", greedy_quadrature)
