@@ -4,7 +4,9 @@ import importlib.metadata
 import io
 import json
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,8 @@ FORMAT = "amsip.rule"
 SCHEMA = 1
 MAX_BYTES = 2_000_000_000
 REQUIRED = ("nodes", "weights", "metadata")
+# what the standard library raises on damaged archives
+UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, SyntaxError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def read_arrays(path: Path, limit: int) -> dict[str, np.ndarray]:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             _checks.file_size(path, sum(member.file_size for member in members), limit)
             arrays = {member.filename.removesuffix(".npy"): _read_array(archive.read(member)) for member in members}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, SyntaxError, NotImplementedError) as error:
+    except UNREADABLE as error:
         if isinstance(error, _checks.FileFormatError):
             raise
         raise _checks.FileFormatError(f"'{path}' is not a readable .npz file, or is cut short: {error}.") from None
