@@ -14,6 +14,7 @@ from amsip.weights import JITTER
 
 LEAST_DAMPING, MOST_DAMPING = 1e-10, 1e10
 NEWTON_DIM = 32
+APART = (0.1, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Descent:
     Every step races two proposals, one of Gauss-Newton and one of Newton's model, each with a damping of its own; the
     better one is taken, query by query, only where J as everybody else measures it has fallen, and a query in which
     nothing was accepted gets its own nodes back. A step reads the reference by one `mean_and_grad` at 2 m points, and
-    once its Hessian at the nodes.
+    once its Hessian at the nodes. Nodes that coincide are first set apart, for no gradient would ever part them.
 
     Arguments:
         steps: The largest number of proposals.
@@ -96,6 +97,7 @@ class Descent:
         """The refined nodes."""
         with torch.no_grad():
             state = read(nodes, embedding, self.jitter)
+            state = _parted(state, embedding, self.jitter)
             start, resting = state.loss, torch.zeros_like(state.loss, dtype=torch.bool)
             dampings = [_Damping.fresh(start, self.damping) for _ in self._models(nodes)]
             self._report(0, state, resting, dampings[0].value)
@@ -177,6 +179,24 @@ def descent_direction(
     return NormalEquations.at(state, embedding).direction(per_query)[0].to(nodes)
 
 
+def _parted(state: State, embedding: Embedding, jitter: float) -> State:
+    """Coinciding nodes set apart where that helps: by symmetry no gradient ever would."""
+    nodes = state.nodes
+    same = (nodes[..., :, None, :] == nodes[..., None, :, :]).all(-1).tril(-1)
+    rank = same.sum(-1)
+    if not bool((rank > 0).any()):
+        return state
+    turn = (rank - 1).clamp_min(0)
+    d = nodes.shape[-1]
+    axis = torch.nn.functional.one_hot(turn % d, d).to(nodes)
+    sign = 1.0 - 2.0 * ((turn // d) % 2).to(nodes)
+    reach = (rank > 0).to(nodes) * sign * (1 + turn // (2 * d)).to(nodes)
+    spread = embedding.moments[1].diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()[..., None, :].to(nodes)
+    for candidate in read_all([nodes + t * reach[..., None] * axis * spread for t in APART], embedding, jitter):
+        state = candidate.where(candidate.loss < state.loss, state)
+    return state
+
+
 @dataclass(frozen=True, eq=False)
 class _Damping:
     """Nielsen's rule: relax by how well the model kept its promise, stiffen ever faster while it fails."""
@@ -190,6 +210,6 @@ class _Damping:
 
     def after(self, used: Tensor, ratio: Tensor) -> "_Damping":
         kept = ratio > 0
-        relaxed = used * (1.0 - (2.0 * ratio.nan_to_num(nan=0.0) - 1.0) ** 3).clamp(1.0 / 5.0, 2.0)
+        relaxed = used * (1.0 - (2.0 * ratio.nan_to_num(nan=0.0) - 1.0) ** 3).clamp(1.0 / 4.0, 2.0)
         value = torch.where(kept, relaxed, used * self.growth).clamp(LEAST_DAMPING, MOST_DAMPING)
         return _Damping(value, torch.where(kept, 2.0, self.growth * 2.0))

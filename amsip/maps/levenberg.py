@@ -16,7 +16,7 @@ from amsip.weights import JITTER
 
 DENSE_UNKNOWNS = 700
 DENSE_ENTRIES = 16_000_000
-STIFFENINGS, STIFFENING, STIFF = 16, 3.0, 1e-4
+STIFFENINGS, STIFFENING, STIFF = 12, 4.0, 1e-4
 CONJUGATE_STEPS, CONJUGATE_TOLERANCE = 50, 1e-4
 
 
@@ -116,8 +116,7 @@ class NormalEquations:
     @cached_property
     def metric(self) -> Float[Tensor, "*q m d"]:
         """D, one positive number a coordinate."""
-        squares = self.state.weights.square()
-        mass = squares + squares.mean(-1, keepdim=True)
+        mass = self.state.weights.square() + 1.0 / self.slope.shape[-2] ** 2
         lengths = derivatives.derivative_diagonal(self.embedding.kernel, self._nodes)
         return mass[..., None] * lengths.diagonal(dim1=-2, dim2=-1)
 
@@ -167,15 +166,10 @@ class NormalEquations:
         return solved - unit @ (unit.mT @ solved) / (unit.mT @ unit)
 
     def _solve_dense(self, damping: Tensor, newton: bool) -> tuple[Tensor, Tensor]:
-        matrix, ridge = self._matrix(newton), self.metric.flatten(-2)
-        for _ in range(STIFFENINGS):
-            factor, failures = torch.linalg.cholesky_ex(matrix + torch.diag_embed(damping[..., None] * ridge))
-            convex = failures == 0
-            if bool(convex.all()):
-                break
-            damping = torch.where(convex, damping, damping.clamp_min(STIFF) * STIFFENING)
-        factor = _where(convex, factor, _identity_like(factor))
-        step = torch.cholesky_solve(self.gradient.flatten(-2)[..., None], factor)[..., 0]
+        ridge = self.metric.flatten(-2)
+        matrix, gradient = self._matrix(newton), self.gradient.flatten(-2)
+        factor, damping, convex = _convex_factor(matrix, ridge, damping)
+        step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
         step = torch.where(convex[..., None], step, torch.zeros_like(step))
         return step.unflatten(-1, self.slope.shape[-2:]), damping
 
@@ -217,6 +211,25 @@ class NormalEquations:
             ratio = torch.where(going, fresh / torch.where(going, energy, 1.0), 0.0)[..., None, None]
             search, energy = solved + ratio * search, torch.where(going, fresh, 0.0)
         return step
+
+
+def _convex_factor(matrix: Tensor, ridge: Tensor, damping: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The Cholesky factor at the least damping, of a few tried, that makes each query's model convex."""
+    queries, size = damping.shape, ridge.shape[-1]
+    matrix, ridge, damping = matrix.reshape(-1, size, size), ridge.reshape(-1, size), damping.reshape(-1)
+    factor, failures = torch.linalg.cholesky_ex(matrix + torch.diag_embed(damping[:, None] * ridge))
+    failed = failures.nonzero()[:, 0]
+    for _ in range(STIFFENINGS):
+        if not len(failed):
+            break
+        damping = damping.index_copy(0, failed, damping[failed].clamp_min(STIFF) * STIFFENING)
+        ridged = matrix[failed] + torch.diag_embed(damping[failed, None] * ridge[failed])
+        again, failures = torch.linalg.cholesky_ex(ridged)
+        factor = factor.index_copy(0, failed, again)
+        failed = failed[failures > 0]
+    factor = factor.index_copy(0, failed, _identity_like(factor)[failed])
+    convex = torch.ones_like(damping, dtype=torch.bool).index_fill(0, failed, False)
+    return factor.reshape(*queries, size, size), damping.reshape(queries), convex.reshape(queries)
 
 
 def _identity_like(matrix: Tensor) -> Tensor:
