@@ -278,6 +278,8 @@ def test_patience_returns_to_the_best_parameters():
     log = fit_map(net, small_tasks(), config, held_out=[task], generator=generator())
     assert log.ended == "patience"
     assert log.best == min(log.held_out) < log.held_out[-1]
+    assert log.steps == len(log.held_out) == log.held_out.index(log.best) + 4
+    assert len(log.losses) == 1
     assert SquaredDiscrepancy()(net(task.seeds), task).item() == pytest.approx(log.best, rel=1e-12)
 
 
@@ -472,6 +474,11 @@ def test_a_run_can_start_from_weights_and_start_over(tmp_path):
 def test_mistakes_in_a_file_are_named(tmp_path, change, message):
     with pytest.raises(ValueError, match=message):
         train_from_config(write_run(tmp_path, **change))
+
+
+def test_infinite_settings_reach_the_card_as_words(tmp_path):
+    train_from_config(write_run(tmp_path, **{"log_every = 5": "log_every = 5\nmax_seconds = inf"}))
+    assert load_card(tmp_path / "mine.safetensors").about["configuration"]["fit"]["max_seconds"] == "inf"
 
 
 def test_families_can_be_whitened():

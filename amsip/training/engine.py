@@ -139,16 +139,20 @@ class _Run:
 
     def report(self, file: LogFile) -> None:
         """What is due after a step: an entry of the log, an evaluation, a checkpoint."""
+        check = bool(self.held_out) and self.step % self.config.check_every == 0
+        if check:
+            self._check()
         over = bool(self.ended())
+        if self.held_out and over and not check:
+            self._check()
         if self.window and (over or self.step % self.config.log_every == 0):
             self.losses.append(sum(self.window) / len(self.window))
             self.window = []
             rate = self.config.rate(self.step - 1)
             file.write({"step": self.step, "loss": self.losses[-1], "lr": rate, "seconds": round(self.seconds, 3)})
-        if self.held_out and (over or self.step % self.config.check_every == 0):
-            self._check()
+        if self.held_out and (check or over):
             file.write({"step": self.step, "held_out": self.scores[-1]})
-        if self.due or self.ended():
+        if self.due or over:
             self.save()
 
     def finish(self) -> TrainLog:

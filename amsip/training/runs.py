@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import json
+import math
 import platform
 import subprocess
 import tomllib
@@ -116,7 +117,7 @@ def _train(config: RunConfig, path: Path, progress: bool, resume: bool) -> Train
     if bar is not None:
         bar.close()
     if parallel.rank() == 0:
-        save_map(node_map, config.output, about=_about(config, path, log))
+        save_map(node_map, config.output, about=_plain(_about(config, path, log)))
     return log
 
 
@@ -179,6 +180,15 @@ def _about(config: RunConfig, path: Path, log: TrainLog) -> dict[str, Any]:
         "held_out": list(log.held_out[-5:]),
         "skipped": log.skipped,
     }
+
+
+def _plain(value: Any) -> Any:
+    """Infinite and undefined numbers as words: JSON has none."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _commit() -> str:
