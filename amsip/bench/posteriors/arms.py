@@ -74,9 +74,9 @@ class Arm:
 def arms() -> Iterator[Arm]:
     """Every arm, the cheap ones first."""
     yield Arm(PLAIN, "", _plain)
-    yield Arm(REWEIGHTED, "default", partial(_ours, _reweighted))
-    yield Arm(DEFAULT, "default", partial(_ours, _default))
-    yield Arm(DESCENT, "default", partial(_ours, _descended))
+    yield Arm(REWEIGHTED, "default", partial(_ours, reweighted_rule))
+    yield Arm(DEFAULT, "default", partial(_ours, default_rule))
+    yield Arm(DESCENT, "default", partial(_ours, descended_rule))
     for rival in RIVALS:
         for kernel in ("default", "median") if rival.takes_kernel else ("",):
             yield Arm(rival.name, kernel, partial(_rival, rival, kernel), rival.missing, rival.sized)
@@ -94,15 +94,18 @@ def _ours(make: Emit, split: Split, m: int, sets: int, generator: torch.Generato
     return Outcome(rule.nodes, {"optimal": rule.weights}, milliseconds(lambda: make(single, m, generator)))
 
 
-def _reweighted(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+def reweighted_rule(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+    """Seeds as they are, weights optimal under the default kernel."""
     return emit(reference, draw_seeds(reference, m, generator=generator), default_kernel(reference), None)
 
 
-def _default(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+def default_rule(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+    """What a user who says nothing gets."""
     return quadrature(reference, m, generator=generator)
 
 
-def _descended(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+def descended_rule(reference: Samples, m: int, generator: torch.Generator) -> Rule:
+    """The default kernel, each query refined by itself."""
     return quadrature(reference, m, node_map=Descent(steps=DESCENT_STEPS), generator=generator)
 
 
@@ -117,6 +120,8 @@ def _rival(rival: Rival, kernel: str, split: Split, m: int, sets: int, generator
     rules = rival.repeat(white, given, m, sets, generator)
     own = uniform_weights(rules.nodes) if rules.weights is None else rules.weights
     nodes = split.integrands.chart.inverse(rules.nodes)
+    if rival.own_weights_only:
+        return Outcome(nodes, {"own": own}, rules.ms or 0.0)
     optimal = optimal_weights(rules.nodes, Samples(white).embed(ours))
     return Outcome(nodes, {"own": own, "optimal": optimal}, rules.ms or 0.0)
 

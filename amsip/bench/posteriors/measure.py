@@ -54,6 +54,12 @@ class Plan:
         reasons = {arm.method: arm.missing() for arm in arms() if not self.methods or arm.method in self.methods}
         return {method: reason for method, reason in reasons.items() if reason is not None}
 
+    def covers(self, row: dict) -> bool:
+        """Whether a measured row belongs to it."""
+        sizes = {m for group in self.nodes for m in group}
+        named = not self.methods or row["method"] in self.methods
+        return named and row["task"] in self.tasks and row["m"] in sizes and row["observation"] in self.observations
+
     def jobs(self) -> list[Job]:
         """A posterior and a group of M each: the unit of parallel work."""
         return [(task, seen, group) for group in self.nodes for seen in self.observations for task in self.tasks]

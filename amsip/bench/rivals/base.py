@@ -37,6 +37,7 @@ class Rival:
         name: As the tables print it.
         make: From the pool, a kernel, m, the number of repetitions and a generator to that many rules.
         takes_kernel: Whether the kernel matters to it.
+        own_weights_only: Whether its nodes are plain draws, so that other weights would make another method of it.
         missing: Why it cannot run here, or None.
         sized: Whether it works at this number of nodes in this dimension.
 
@@ -50,6 +51,7 @@ class Rival:
     name: str
     make: Maker = field(repr=False)
     takes_kernel: bool = True
+    own_weights_only: bool = False
     missing: Callable[[], str | None] = field(default=lambda: None, repr=False)
     sized: Callable[[int, int], bool] = field(default=lambda m, dim: True, repr=False)
 

@@ -125,7 +125,7 @@ def _missing(library: str) -> str | None:
 
 
 def _rival(name: str, library: str, takes_kernel: bool = True) -> Rival:
-    return Rival(name, partial(foreign, name), takes_kernel, partial(_missing, library))
+    return Rival(name, partial(foreign, name), takes_kernel, missing=partial(_missing, library))
 
 
 KERNEL_THINNING = _rival("kernel thinning", "goodpoints")

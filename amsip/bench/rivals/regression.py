@@ -52,8 +52,16 @@ def _quadratic(pool: Tensor, kernel: Kernel, m: int, sets: int, generator: torch
 
 
 LINEAR_CONTROL = Rival(
-    "control variates, linear", control_variates, takes_kernel=False, sized=lambda m, dim: determined(m, dim, 1)
+    "control variates, linear",
+    control_variates,
+    takes_kernel=False,
+    own_weights_only=True,
+    sized=lambda m, dim: determined(m, dim, 1),
 )
 QUADRATIC_CONTROL = Rival(
-    "control variates, quadratic", _quadratic, takes_kernel=False, sized=lambda m, dim: determined(m, dim, 2)
+    "control variates, quadratic",
+    _quadratic,
+    takes_kernel=False,
+    own_weights_only=True,
+    sized=lambda m, dim: determined(m, dim, 2),
 )

@@ -1,0 +1,206 @@
+"""From the result of a measurement to the page `posteriors.md`."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from amsip.bench.base import table
+from amsip.bench.posteriors.arms import DEFAULT, DESCENT, OURS, PLAIN, REWEIGHTED
+from amsip.bench.posteriors.data import DIMENSIONS, TASKS
+from amsip.bench.posteriors.integrands import FAMILIES
+from amsip.bench.posteriors.summary import Interval, Standing, best_settings, geometric, standings
+
+HEADLINE = 32
+GROWING = ("exponential", "oscillating", "smooth tail", "shortfall")
+FIGURE = "posteriors.svg"
+
+Row = Sequence[str]
+
+
+def terminal(result: dict) -> str:
+    """One line a task and method at the headline M, best first."""
+    lines = []
+    for task, best in _headline(result).items():
+        for standing in best.values():
+            family, least = standing.worst
+            shown = (task, standing.method, short(standing.capped), f"{number(least)} ({family})", number(standing.ms))
+            lines.append(shown)
+    return table(("task", "method", f"worth of a node, M = {HEADLINE}", "least", "ms"), lines)
+
+
+def page(result: dict) -> str:
+    """The whole page, in Markdown."""
+    sections = (
+        _opening(result),
+        _worth(result),
+        _least(result),
+        _time(result),
+        _growth(result),
+        _families(result),
+        _held_out(result),
+        _settings(result),
+        _closing(result),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def tasks_of(result: dict) -> list[str]:
+    """The tasks that were measured, small dimensions first."""
+    seen = {row["task"] for row in result["cells"]}
+    return [task for task in TASKS if task in seen]
+
+
+def _headline(result: dict) -> dict[str, dict[str, Standing]]:
+    return {task: best_settings(standings(result["cells"], task, HEADLINE)) for task in tasks_of(result)}
+
+
+def _opening(result: dict) -> str:
+    observations = ", ".join(map(str, sorted({row["observation"] for row in result["cells"]})))
+    sets = result["plan"]["sets"]
+    return f"""# What a node is worth on real posteriors
+
+![How many draws one node replaces]({FIGURE})
+
+A node is worth k when a rule of M nodes errs as little as k M independent draws: Var(f) / MSE(f) / M, over {sets} seed
+sets, against the average over the pool of 4,000 draws that every method was given. The posteriors are the reference
+draws of sbibm 1.1.0 (MIT), observations {observations}. Nine families of integrands in whitened coordinates:
+{", ".join(FAMILIES)}. Each family's worth is capped at 4,000 / M, since no rule that sees 4,000 draws is worth more
+than all of them, and the geometric mean is taken over families and observations. Brackets are 90% intervals of a
+bootstrap over seed sets. A rival is shown at the setting that served it best on that very task.
+**Bold: the rival beats `{DEFAULT}` there.**"""
+
+
+def _matrix(result: dict, cell_of: Callable[[Standing], str], better: Callable[[Standing, Standing], bool]) -> str:
+    """Methods by tasks; rivals in bold where `better(theirs, ours)`."""
+    headline = _headline(result)
+    methods = _ordered({method for best in headline.values() for method in best}, headline)
+    rows = []
+    for method in methods:
+        row = [f"`{method}`" if method in OURS else method]
+        for best in headline.values():
+            standing, ours = best.get(method), best.get(DEFAULT)
+            shown = cell_of(standing) if standing else "-"
+            wins = standing and ours and method not in OURS and better(standing, ours)
+            row.append(f"**{shown}**" if wins else shown)
+        rows.append(row)
+    return markdown(("", *(f"{task} ({DIMENSIONS[task]})" for task in headline)), rows)
+
+
+def _ordered(methods: set[str], headline: dict[str, dict[str, Standing]]) -> list[str]:
+    """Ours first, then by the mean of the logarithm of what they are worth."""
+
+    def place(method: str) -> tuple[int, float]:
+        logs = [math.log(max(best[method].capped[0], 1e-9)) for best in headline.values() if method in best]
+        first = 0 if method == DEFAULT else 1 if method == DESCENT else 2
+        return first, -sum(logs) / len(logs)
+
+    return sorted(methods, key=place)
+
+
+def _worth(result: dict) -> str:
+    cells = _matrix(result, lambda s: short(s.capped), lambda s, ours: s.capped[0] > ours.capped[0])
+    return f"## Worth of a node, M = {HEADLINE}\n\nThe dimension is in brackets after the task.\n\n{cells}"
+
+
+def _least(result: dict) -> str:
+    cells = _matrix(result, lambda s: f"{number(s.worst[1])} {s.worst[0]}", lambda s, ours: s.worst[1] > ours.worst[1])
+    return (
+        f"## The family in which a node is worth least, M = {HEADLINE}\n\n"
+        "Median over observations, uncapped. Below 1, plain draws would have served better.\n\n" + cells
+    )
+
+
+def _time(result: dict) -> str:
+    cells = _matrix(result, lambda s: number(s.ms), lambda s, ours: s.ms < ours.ms and 2 * s.capped[0] > ours.capped[0])
+    return (
+        f"## CPU milliseconds a rule, M = {HEADLINE}\n\nOne rule from one pool, one thread, after compilation; fits "
+        f"and Gram matrices of the pool included. Bold: faster than `{DEFAULT}`, and worth at least half as much.\n\n"
+        + cells
+    )
+
+
+def _growth(result: dict) -> str:
+    """What `amsip default` is worth at each M on the families that are far from their cap."""
+    sizes = sorted({row["m"] for row in result["cells"]})
+    if len(sizes) < 2:
+        return ""
+    rows = []
+    for task in tasks_of(result):
+        row = [f"{task} ({DIMENSIONS[task]})"]
+        for m in sizes:
+            best = best_settings(standings(result["cells"], task, m))
+            row.append(short(geometric([best[DEFAULT].families[f] for f in GROWING])) if DEFAULT in best else "-")
+        rows.append(row)
+    names = ", ".join(GROWING)
+    return f"## Growth with M\n\nUncapped geometric mean of {names}, `{DEFAULT}`.\n\n" + markdown(
+        ("", *(f"M = {m}" for m in sizes)), rows
+    )
+
+
+def _families(result: dict) -> str:
+    """Every family of our default and of the best rival."""
+    rows = []
+    for task, best in _headline(result).items():
+        rivals = [s for s in best.values() if s.method not in (*OURS, PLAIN, REWEIGHTED)]
+        for standing in (best.get(DEFAULT), best.get(DESCENT), *rivals[:1]):
+            if standing is not None:
+                cells = [short(standing.families[family]) for family in FAMILIES]
+                rows.append((f"{task} ({DIMENSIONS[task]})", standing.method, *cells))
+    return (
+        f"## Family by family, M = {HEADLINE}\n\nUncapped, medians over observations: our arms and the best rival.\n\n"
+        + markdown(("task", "method", *FAMILIES), rows)
+    )
+
+
+def _held_out(result: dict) -> str:
+    cells = _matrix(result, lambda s: short(s.held_out), lambda s, ours: s.held_out[0] > ours.held_out[0])
+    return (
+        f"## Against draws no method saw, M = {HEADLINE}\n\nThe other 6,000 reference draws: here the pool's own noise "
+        f"counts too, and so does theirs.\n\n{cells}"
+    )
+
+
+def _settings(result: dict) -> str:
+    rows = []
+    for task, best in _headline(result).items():
+        rows += [(task, s.method, s.setting) for s in best.values() if s.method not in (*OURS, PLAIN, REWEIGHTED)]
+    return "## The settings shown\n\n" + markdown(("task", "rival", "setting"), rows)
+
+
+def _closing(result: dict) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in {**result["versions"], **result["rivals"]}.items())
+    lines = [
+        "## Where this comes from",
+        "",
+        f"`{result['command']}` at commit {result['commit']}, {result['date'][:10]}.",
+    ]
+    lines.append(f"Versions: {versions}.")
+    lines += [f"Not measured: {method} ({reason})." for method, reason in result["missing"].items()]
+    failed = [row for row in result["cells"] if "failed" in row]
+    lines += [f"Failed: {r['method']} on {r['task']} {r['observation']}, M = {r['m']}: {r['failed']}." for r in failed]
+    return "\n".join(lines)
+
+
+def markdown(header: Row, rows: Sequence[Row]) -> str:
+    """A table, numbers to the right."""
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def short(interval: Interval) -> str:
+    """A value with its interval."""
+    value, low, high = (number(x) for x in interval)
+    return f"{value} [{low}, {high}]"
+
+
+def number(value: float) -> str:
+    """Two or three digits; powers of ten from ten thousand on.
+
+    Example:
+        >>> [number(x) for x in (0.0123, 3.14159, 271.8, 31415.9)]
+        ['0.012', '3.1', '272', '3e4']
+    """
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) >= 1e4:
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.0f}" if abs(value) >= 99.5 else f"{value:.2g}"
