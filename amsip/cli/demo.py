@@ -1,6 +1,8 @@
 """A groundwater example from end to end, written as one HTML page.
 
-amsip demo --output demo
+    amsip demo --output demo
+
+Beside the page stand the rule (`rule.npz`) and the numbers (`results.json`).
 """
 
 import argparse
