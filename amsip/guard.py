@@ -1,10 +1,13 @@
 """The promise of every emission: never worse than the reweighted samples it came from."""
 
+import dataclasses
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from amsip.discrepancy import loss
+from amsip.finishing import match_moments
 from amsip.references.base import Embedding
 from amsip.rules import Rule
 
@@ -45,6 +48,30 @@ def finite_or_seeds(nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d
         tensor([0., 2.])
     """
     return torch.where(torch.isfinite(nodes).flatten(-2).all(-1)[..., None, None], nodes, seeds)
+
+
+def finished(
+    rule: Rule, reweighted: tuple[Float[Tensor, "*q m d"], Float[Tensor, "*q m"]], embedding: Embedding
+) -> Rule:
+    """The rule with its mean and covariance made exact, in the queries where that keeps the promise.
+
+    Arguments:
+        rule: What the guard kept.
+        reweighted: The reweighted seeds, which no emission may be worse than.
+        embedding: What both are scored against.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> atoms = torch.tensor([[-1.0], [0.0], [1.0]])
+        >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
+        >>> rough = Rule(torch.tensor([[-0.7], [0.9]]), torch.tensor([0.5, 0.5]), embedding)
+        >>> finished(rough, (atoms[:2], torch.tensor([0.5, 0.5])), embedding).mean().abs().item() < 1e-7
+        True
+    """
+    nodes = finite_or_seeds(match_moments(rule.nodes, rule.weights, embedding.moments), rule.nodes)
+    promise = _score(*(part.to(torch.float64) for part in reweighted), embedding)
+    kept = _score(nodes.to(torch.float64), rule.weights.to(torch.float64), embedding) <= promise
+    return dataclasses.replace(rule, nodes=torch.where(kept[..., None, None], nodes, rule.nodes))
 
 
 def _score(nodes: Tensor, weights: Tensor, embedding: Embedding) -> Tensor:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from amsip import _checks
 from amsip.defaults import default_kernel
-from amsip.guard import finite_or_seeds, guarded
+from amsip.finishing import sees_covariances
+from amsip.guard import finished, finite_or_seeds, guarded
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
 from amsip.references.base import Reference
@@ -80,7 +81,10 @@ def emit(
         if node_map is not None:
             nodes = finite_or_seeds(node_map(seeds, embedding), seeds)
             candidates.append((nodes, optimal_weights(nodes, embedding, total=total)))
-        return guarded(candidates, embedding)
+        rule = guarded(candidates, embedding)
+        if node_map is None or total != 1.0 or not sees_covariances(kernel):
+            return rule
+        return finished(rule, candidates[1], embedding)
 
 
 def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.ArrayLike | None = None) -> Reference:

@@ -113,7 +113,7 @@ def _vectors(
         nodes - embedding.moments[0][..., None, :],
     ]
     for damping in DAMPINGS:
-        factor = torch.linalg.cholesky(shadow + damping * stiffness * identity)
+        factor = torch.linalg.cholesky_ex(shadow + damping * stiffness * identity)[0]
         vectors.append(torch.cholesky_solve(gap_grad, factor) / share[..., None])
     return vectors
 

@@ -11,7 +11,7 @@ from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential
 from amsip.references.base import Reference
 from amsip.references.mixture import Mixture
 from amsip.references.samples import Samples
-from amsip.training.tasks import Task, in_chart
+from amsip.training.tasks import Task
 from amsip.whitening import Whitening
 
 DIMENSIONS = (1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 10, 12, 14, 16, 20, 24, 32)

@@ -1,0 +1,62 @@
+"""The closed-form finish: nodes are moved by the affine map that makes a rule's mean and covariance exact."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from amsip.kernels import Kernel, Polynomial, Sum
+from amsip.references.base import Moments
+
+LEAST_SPREAD = 1e-3
+NULL_SPREAD = 1e-8
+
+
+def match_moments(
+    nodes: Float[Tensor, "*q m d"], weights: Float[Tensor, "*q m"], moments: Moments
+) -> Float[Tensor, "*q m d"]:
+    r"""The nodes, moved by the affine map of least effort between the rule's moments and the reference's.
+
+    $$z \mapsto a + T (z - a_Q), \qquad
+      T = \Sigma^{1/2} \big(\Sigma^{1/2} C_Q \Sigma^{1/2}\big)^{-1/2} \Sigma^{1/2}$$
+
+    Signed weights can leave the rule's covariance C_Q singular or indefinite; then only its mean is matched.
+    Directions in which the reference has no spread are left alone.
+
+    Arguments:
+        nodes: The nodes z.
+        weights: Their weights, of unit sum.
+        moments: Mean a and covariance of the reference.
+
+    Example:
+        >>> z, w = torch.tensor([[-1.0], [3.0]]), torch.tensor([0.5, 0.5])
+        >>> match_moments(z, w, (torch.zeros(1), torch.ones(1, 1))).flatten()
+        tensor([-1.,  1.])
+    """
+    mean, cov = (part.to(torch.float64) for part in moments)
+    z, w = nodes.to(torch.float64), weights.to(torch.float64)
+    centred = z - (w[..., None] * z).sum(-2, keepdim=True)
+    spread = (w[..., None] * centred).mT @ centred
+    values, vectors = torch.linalg.eigh(cov)
+    largest = values[..., -1:].clamp_min(torch.finfo(torch.float64).tiny)
+    null = values < NULL_SPREAD * largest
+    root = (vectors * torch.where(null, largest, values).sqrt()[..., None, :]) @ vectors.mT
+    missing = (vectors * torch.where(null, largest, 0.0)[..., None, :]) @ vectors.mT
+    squared, axes = torch.linalg.eigh(root @ (spread + missing) @ root / largest[..., None].square())
+    definite = squared[..., 0] > LEAST_SPREAD * (values.clamp_min(0.0) / largest + null).amin(-1).square()
+    inverse = (axes / squared.clamp_min(torch.finfo(torch.float64).tiny).sqrt()[..., None, :]) @ axes.mT
+    transport = root @ inverse @ root / largest[..., None]
+    identity = torch.eye(nodes.shape[-1], dtype=torch.float64, device=nodes.device)
+    transport = torch.where(definite[..., None, None], transport, identity)
+    return (mean[..., None, :] + centred @ transport.mT).to(nodes)
+
+
+def sees_covariances(kernel: Kernel) -> bool:
+    """Whether a kernel asks for second moments, through a polynomial of degree 2.
+
+    Example:
+        >>> sees_covariances(Polynomial(1)), sees_covariances(2.0 * Polynomial(2))
+        (False, True)
+    """
+    if isinstance(kernel, Sum):
+        return any(sees_covariances(k) for _, k in kernel.terms)
+    return isinstance(kernel, Polynomial) and kernel.degree == 2
