@@ -209,6 +209,7 @@ def uniform_weights(nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
 
 def _gram_and_mean(nodes: Tensor, embedding: Embedding) -> tuple[Tensor, Tensor]:
     """K and mu in float64: rounded to less, their noise would be divided by the smallest eigenvalues of K."""
+    _checks.same_dim("nodes", nodes, embedding.dim)
     exact = nodes.to(torch.float64)
     mean = embedding.mean(exact)
     _checks.finite_mean(mean)

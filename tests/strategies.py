@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from amsip import Gaussian, InverseMultiquadric, Matern, Mixture, Octaves, Polynomial, Samples, SquaredExponential
 
-few = settings(max_examples=25)
-some = settings(max_examples=60)
+fewest = settings(max_examples=10)
+few = settings(max_examples=20)
+some = settings(max_examples=40)
 
 sizes = st.integers(1, 7)
 dims = st.integers(1, 4)
