@@ -323,6 +323,15 @@ def test_precision_of_the_parameters_is_a_setting():
     assert net.head.weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("loss", [SquaredDiscrepancy(), LogRatio(), LogRatio(reweighted=True)])
+def test_references_in_single_precision_train_as_well(loss):
+    # a Gram rounded to float32 has no Cholesky factor at the ridge of the paper
+    wide = SquaredExponential(5.0)
+    tasks = ReferenceTasks(Samples(normal(61, 3).float()), wide, budgets=(31,), batch=5)
+    log = fit_map(small_map().float(), tasks, FitConfig(steps=2), loss=loss, generator=generator())
+    assert math.isfinite(log.best)
+
+
 def test_maps_without_parameters_are_refused():
     with pytest.raises(TypeError, match="parameters that require gradients"):
         fit_map(torch.nn.Identity(), small_tasks(), FitConfig(steps=1))

@@ -113,8 +113,9 @@ class Distillation:
 def emission_mmd2(
     nodes: Float[Tensor, "*q m d"], embedding: Embedding, *, through_weights: bool = False, jitter: float = JITTER
 ) -> Float[Tensor, "*q"]:
-    """The squared discrepancy of nodes under their optimal weights, differentiable in the nodes."""
-    gram, mean = embedding.kernel.gram(nodes), embedding.mean(nodes)
+    """The squared discrepancy of nodes under their optimal weights in float64, differentiable in the nodes."""
+    exact = nodes.to(torch.float64)
+    gram, mean = embedding.kernel.gram(exact), embedding.mean(exact)
     with torch.set_grad_enabled(through_weights and torch.is_grad_enabled()):
         weights = unit_sum_weights(gram, mean, jitter=jitter)
-    return discrepancy.loss(gram, mean, weights) + embedding.energy
+    return discrepancy.loss(gram, mean, weights) + embedding.energy.to(exact)
