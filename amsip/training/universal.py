@@ -14,7 +14,7 @@ from amsip.references.samples import Samples
 from amsip.training.tasks import Task
 from amsip.whitening import Whitening
 
-DIMENSIONS = (1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 10, 12, 14, 16, 20, 24, 32)
+DIMENSIONS = (1, 2, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 10, 12, 14, 16, 20, 24, 32)
 BUDGETS = (2, 3, 4, 6, 8, 8, 12, 16, 16, 16, 24, 32, 32, 32, 48, 64, 64, 96, 128)
 NODE_QUOTA = 640
 QUERIES = (4, 24)
@@ -151,7 +151,16 @@ def _lattice(x: Tensor, generator: Generator) -> Tensor:
     return torch.cat([step * torch.round(x[..., :1] / step), x[..., 1:]], -1) if _uniform(generator) < 0.3 else x
 
 
-_WARPS = (_skew, _clip, _bend, _flatten, _lattice)
+def _ribbon(x: Tensor, generator: Generator) -> Tensor:
+    """A thin wave: the last coordinate follows the first, with little freedom of its own."""
+    if x.shape[-1] == 1 or _uniform(generator) < 0.5:
+        return x
+    thickness, pitch = 10.0 ** _between(-2.0, -0.3, generator), _between(0.5, 2.5, generator)
+    wave = torch.sin(pitch * x[..., :1]) + thickness * x[..., -1:]
+    return torch.cat([x[..., :-1], wave], -1)
+
+
+_WARPS = (_skew, _clip, _bend, _flatten, _ribbon, _lattice)
 
 
 def _random_covariances(lead: tuple[int, int], dim: int, generator: Generator) -> Tensor:
