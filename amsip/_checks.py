@@ -513,3 +513,9 @@ def no_sample_weights(weights: object) -> None:
     """A reference that already carries its weights."""
     if weights is not None:
         raise ValueError("`sample_weights` must come with draws: a Reference carries its own. Use `Samples(draws, w)`.")
+
+
+def ordered(name: str, low: float | Tensor, high: float | Tensor) -> None:
+    """The two ends of a box."""
+    if not bool((torch.as_tensor(low) < torch.as_tensor(high)).all()):
+        raise ValueError(f"`{name}` must be a lower end below an upper one in every coordinate: got {(low, high)}.")

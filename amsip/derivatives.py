@@ -22,7 +22,7 @@ def gram_grad(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m
         case Whitened():
             return gram_grad(kernel.kernel, kernel.whitening.forward(x)) @ _root(kernel)[..., None, :, :]
         case Polynomial():
-            return _polynomial_slope(kernel, x)[..., None] * x[..., None, :, :]
+            return polynomial_slope(kernel, x)[..., None] * x[..., None, :, :]
         case Radial():
             gaps = x[..., :, None, :] - x[..., None, :, :]
             return -gaps * kernel.profile(gaps.square().sum(-1))[1][..., None]
@@ -48,7 +48,7 @@ def derivative_gram(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Tensor,
             inner = derivative_gram(kernel.kernel, kernel.whitening.forward(x))
             return torch.einsum("...ca,...icjd,...db->...iajb", _root(kernel), inner, _root(kernel))
         case Polynomial():
-            slope = _polynomial_slope(kernel, x)[..., :, None, :, None] * identity
+            slope = polynomial_slope(kernel, x)[..., :, None, :, None] * identity
             if kernel.degree == 1:
                 return slope
             return slope + 2.0 / kernel.scale**2 * torch.einsum("...ja,...ib->...iajb", x, x)
@@ -78,7 +78,7 @@ def derivative_product(
             inner = derivative_product(kernel.kernel, kernel.whitening.forward(x), v @ _root(kernel).mT)
             return inner @ _root(kernel)
         case Polynomial():
-            product = _polynomial_slope(kernel, x) @ v
+            product = polynomial_slope(kernel, x) @ v
             if kernel.degree == 1:
                 return product
             return product + 2.0 / kernel.scale**2 * (x @ v.mT) @ x
@@ -105,7 +105,7 @@ def directional_sum(kernel: Kernel, x: Float[Tensor, "*q m d"], v: Float[Tensor,
         case Whitened():
             return directional_sum(kernel.kernel, kernel.whitening.forward(x), v @ _root(kernel).mT)
         case Polynomial():
-            return (_polynomial_slope(kernel, x) * (x @ v.mT)).sum(-1)
+            return (polynomial_slope(kernel, x) * (x @ v.mT)).sum(-1)
         case Radial():
             x = x - x.mean(-2, keepdim=True)
             shadow = kernel.profile(_linalg.pairwise_squared_distances(x))[1]
@@ -165,6 +165,18 @@ def weighted_hessian(
     raise _unknown(kernel)
 
 
+def polynomial_slope(kernel: Polynomial, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:
+    """The derivative of the kernel in x'z, at all pairs of nodes.
+
+    Example:
+        >>> polynomial_slope(Polynomial(degree=2, scale=1.0), torch.ones(1, 1)).item()
+        3.0
+    """
+    product = x @ x.mT / kernel.scale
+    slope = torch.ones_like(product) if kernel.degree == 1 else 1.0 + 2.0 * product
+    return slope / kernel.scale
+
+
 def _radial_hessian(kernel: Radial, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     centre = y.mean(-2, keepdim=True)
     x, y = x - centre, y - centre
@@ -182,13 +194,6 @@ def _radial_hessian(kernel: Radial, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
 def _gap_products(x: Tensor, v: Tensor) -> Tensor:
     """(x_i - x_j) . v_j."""
     return x @ v.mT - (x * v).sum(-1)[..., None, :]
-
-
-def _polynomial_slope(kernel: Polynomial, x: Tensor) -> Tensor:
-    """The derivative of the kernel in x'z, at all pairs of nodes."""
-    product = x @ x.mT / kernel.scale
-    slope = torch.ones_like(product) if kernel.degree == 1 else 1.0 + 2.0 * product
-    return slope / kernel.scale
 
 
 def _root(kernel: Whitened) -> Tensor:

@@ -52,7 +52,7 @@ class Descent:
 
     $$J(z) = \min_{1^\top w = 1} \Big\| \mu_\rho - \sum_j w_j k(\cdot, z_j) \Big\|^2_{\mathcal H}$$
 
-    The objective is equation (5) of the paper with the weights of proposition 2 put in: a separable least-squares
+    The objective is Equation (4) of the paper with the weights of Proposition 2 put in: a separable least-squares
     problem whose residual lives in the kernel's space, where every inner product it needs is known in closed form.
     Every step races two proposals, one of Gauss-Newton and one of Newton's model, each with a damping of its own; the
     better one is taken, query by query, only where J as everybody else measures it has fallen, and a query in which
