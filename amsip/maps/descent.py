@@ -63,7 +63,7 @@ class Descent:
         steps: The largest number of proposals.
         tolerance: A query rests once a step promises less than this share of what it has gained so far.
         damping: The damping of the first step, relative to the squared length of a node's move.
-        largest_move: No node moves further than this in one step.
+        largest_move: No node moves further than this in one step, in standard deviations of the reference.
         jitter: The ridge of the weight solve, as in `optimal_weights`.
         newton: Race Newton's model too, in at most 32 dimensions; without it a step reads no Hessian.
         callback: Receives a `DescentStep` for the start and after every step.
@@ -117,7 +117,7 @@ class Descent:
         """One step: the better proposal where it is better than the state, and the larger of the promises."""
         model = NormalEquations.at(state, embedding)
         moves = [model.direction(d.value, newton=n) for d, n in zip(dampings, self._models(state.nodes), strict=True)]
-        candidates = [state.nodes + self._limited(move).to(state.nodes) for move, _, _ in moves]
+        candidates = [state.nodes + self._limited(move, embedding).to(state.nodes) for move, _, _ in moves]
         best, adapted = state, []
         for proposal, damping, (_, promised, used) in zip(
             read_all(candidates, embedding, self.jitter), dampings, moves, strict=True
@@ -129,12 +129,14 @@ class Descent:
     def _models(self, nodes: Tensor) -> list[bool]:
         return [False, True] if self.newton and nodes.shape[-1] <= NEWTON_DIM else [False]
 
-    def _limited(self, move: Tensor) -> Tensor:
+    def _limited(self, move: Tensor, embedding: Embedding) -> Tensor:
         move = torch.where(torch.isfinite(move), move, 0.0)
         if self.largest_move is None:
             return move
+        spread = embedding.moments[1].diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(0.0).sqrt()
+        limit = (self.largest_move * spread)[..., None, None].to(move)
         longest = move.norm(dim=-1).amax(-1)[..., None, None]
-        return move * (self.largest_move / longest.clamp_min(self.largest_move))
+        return move * (limit / torch.maximum(longest, limit)).nan_to_num(nan=0.0)
 
     def _report(self, step: int, state: State, accepted: Tensor, damping: Tensor) -> None:
         if self.callback is None:
