@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -519,3 +519,10 @@ def ordered(name: str, low: float | Tensor, high: float | Tensor) -> None:
     """The two ends of a box."""
     if not bool((torch.as_tensor(low) < torch.as_tensor(high)).all()):
         raise ValueError(f"`{name}` must be a lower end below an upper one in every coordinate: got {(low, high)}.")
+
+
+def one_more(name: str, items: Iterator[Any]) -> Any:
+    """The next item of a sequence that must be long enough."""
+    for item in items:
+        return item
+    raise ValueError(f"`{name}` must hold one task for each step: they ended early. Pass a callable, or set `steps`.")

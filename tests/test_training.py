@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,8 @@ def test_iterables_of_tasks_and_own_losses_work():
 
     fit_map(small_map(), tasks, FitConfig(steps=3), loss=loss, generator=generator())
     assert seen == [3, 5, 7]
+    with pytest.raises(ValueError, match="`tasks` must hold one task for each step"):
+        fit_map(small_map(), tasks, FitConfig(steps=4), loss=loss, generator=generator())
 
 
 def test_clipping_bounds_the_gradient():
@@ -395,6 +398,29 @@ def test_log_is_plain_json():
     assert TrainLog.of(json.loads(json.dumps(log.as_dict()))) == log
 
 
+def test_tensorboard_gets_the_entries(tmp_path, monkeypatch):
+    written = []
+
+    class Writer:
+        def __init__(self, directory):
+            assert directory == "board"
+
+        def add_scalar(self, name, value, step):
+            written.append((name, step))
+
+        def close(self):
+            written.append("closed")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    config = FitConfig(steps=2, log_every=2, tensorboard="board")
+    fit_map(small_map(), small_tasks(), config, generator=generator())
+    assert ("loss", 2) in written
+    assert written[-1] == "closed"
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match=r"amsip\[train\]"):
+        fit_map(small_map(), small_tasks(), config, generator=generator())
+
+
 # runs from a file
 
 RUN = """
@@ -483,6 +509,14 @@ def test_a_run_can_start_from_weights_and_start_over(tmp_path):
 def test_mistakes_in_a_file_are_named(tmp_path, change, message):
     with pytest.raises(ValueError, match=message):
         train_from_config(write_run(tmp_path, **change))
+
+
+def test_progress_is_shown_only_when_asked_for(tmp_path, capfd):
+    path = write_run(tmp_path)
+    train_from_config(path, progress=True)
+    assert "6/6" in capfd.readouterr().err
+    train_from_config(path, resume=False)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_infinite_settings_reach_the_card_as_words(tmp_path):

@@ -293,4 +293,4 @@ class _Run:
 def _in_turn(tasks: Iterable[Task]) -> Tasks:
     """Tasks one after the other; the generator has nothing to draw."""
     following = iter(tasks)
-    return lambda generator: next(following)
+    return lambda generator: _checks.one_more("tasks", following)
