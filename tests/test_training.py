@@ -22,6 +22,7 @@ from amsip.defaults import default_kernel
 from amsip.discrepancy import mmd2
 from amsip.maps.attention import AttentionMap
 from amsip.maps.conditioned import ConditionedMap
+from amsip.maps.meanshift import MeanShift
 from amsip.pretrained import load_card, load_map
 from amsip.training import (
     Distillation,
@@ -176,6 +177,21 @@ def test_distillation_vanishes_at_the_teachers_fixed_points_only():
     teach = Distillation(lambda nodes, embedding: 0.5 * nodes)
     assert teach(torch.zeros_like(task.seeds), task) == 0
     assert teach(task.seeds, task) > 0
+
+
+def test_distillation_vanishes_where_the_discrepancy_is_stationary():
+    # proposition 3: fixed points of the mean shift are stationary under w ~ K^-1 v0, whose profile is -v0' K^-1 v0
+    target = Mixture(torch.ones(1).double(), torch.zeros(1, 2).double(), torch.eye(2).double()[None])
+    embedding = target.embed(SquaredExponential(1.0))
+    start = normal(5, 2)
+    for nodes, moving in ((MeanShift(steps=3000)(start, embedding), False), (start, True)):
+        z = nodes.detach().requires_grad_()
+        mean = embedding.mean(z)
+        profile = -(mean * torch.linalg.solve(embedding.kernel.gram(z), mean)).sum()
+        gradient = torch.autograd.grad(profile, z)[0].abs().max()
+        distance = Distillation()(nodes, Task(nodes, embedding))
+        assert (distance > 1e-4) == (gradient > 1e-4) == moving
+        assert moving or (distance < 1e-12 and gradient < 1e-6)
 
 
 # settings
@@ -500,6 +516,7 @@ def test_a_run_can_start_from_weights_and_start_over(tmp_path):
         ({"width = 8": "wide = 8"}, "`wide` is not a setting of the attention map"),
         ({'family = "clouds:cloud"': 'family = "cloud"'}, "`family` must be one of"),
         ({"batch = 3": "batches = 3"}, "`batches` is not a setting of the family clouds:cloud"),
+        ({'kind = "log-ratio"': 'kind = "distillation"\nsteps = 3'}, "`steps` is not a setting of"),
         ({'kind = "log-ratio"': 'kind = "mse"'}, "must be one of"),
         ({'kind = "log-ratio"': 'kind = "log-ratio"\nfloor = 1'}, "`floor` is not a setting of"),
         ({"log_every = 5": "log_evry = 5"}, "did you mean `log_every`"),
@@ -517,6 +534,12 @@ def test_progress_is_shown_only_when_asked_for(tmp_path, capfd):
     assert "6/6" in capfd.readouterr().err
     train_from_config(path, resume=False)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_can_ask_for_distillation(tmp_path):
+    log = train_from_config(write_run(tmp_path, **{'kind = "log-ratio"': 'kind = "distillation"\ndamping = 0.2'}))
+    assert 0 < log.best < math.inf
+    assert load_card(tmp_path / "mine.safetensors").about["configuration"]["loss"]["damping"] == 0.2
 
 
 def test_infinite_settings_reach_the_card_as_words(tmp_path):

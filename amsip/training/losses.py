@@ -9,6 +9,7 @@ from torch import Tensor
 
 from amsip import discrepancy
 from amsip.maps.base import NodeMap
+from amsip.maps.meanshift import MeanShift
 from amsip.references.base import Embedding
 from amsip.training.tasks import Task
 from amsip.weights import JITTER, uniform_weights, unit_sum_weights
@@ -16,6 +17,7 @@ from amsip.weights import JITTER, uniform_weights, unit_sum_weights
 Loss = Callable[[Float[Tensor, "*q m d"], Task], Float[Tensor, ""]]
 
 SMALLEST_RATIO = 1e-12
+ONE_STEP = MeanShift(steps=1)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Distillation:
     is stationary under the mean-shift weight rule (proposition 3).
 
     Arguments:
-        teacher: A map that improves nodes, e.g. one damped step of the interacting mean shift.
+        teacher: A map that improves nodes; by default one damped step of the interacting mean shift.
 
     Example:
         >>> from amsip import Samples, SquaredExponential
@@ -102,7 +104,7 @@ class Distillation:
         tensor(0.2500)
     """
 
-    teacher: NodeMap
+    teacher: NodeMap = ONE_STEP
 
     def __call__(self, nodes: Float[Tensor, "*q m d"], task: Task) -> Float[Tensor, ""]:
         with torch.no_grad():

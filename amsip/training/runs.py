@@ -18,6 +18,7 @@ from torch import nn
 from amsip import _checks
 from amsip._disk import sha256
 from amsip.maps.catalogue import build_map
+from amsip.maps.meanshift import MeanShift
 from amsip.pretrained import load_map, save_map
 from amsip.training import parallel
 from amsip.training.config import FitConfig
@@ -39,7 +40,7 @@ class RunConfig:
         output: Where the weights go, a `.safetensors` file; card, log and checkpoint go beside it.
         map: `kind` and its settings, or `start` (shipped weights or a file) to finetune; `rng_seed` of its parameters.
         tasks: `family` and its options, `budgets`, `batch`, and how many tasks are `held_out` for early stopping.
-        loss: `kind` ("squared", "log-ratio" or "distillation") and its settings.
+        loss: `kind` ("squared", "log-ratio", or "distillation" of one mean-shift step) and its settings.
         fit: The settings of `FitConfig`.
         rng_seed: Of the data; each process of a parallel run draws its own from it.
 
@@ -154,9 +155,8 @@ def _loss(table: Mapping[str, Any]) -> Loss:
     kind = settings.pop("kind", "squared")
     _checks.one_of("[loss] kind", kind, [*LOSSES, "distillation"])
     if kind == "distillation":
-        from amsip.maps.meanshift import MeanShift
-
-        return Distillation(MeanShift(**settings))
+        _checks.known_keys("[loss]", list(settings), ["damping", "jitter"])
+        return Distillation(MeanShift(steps=1, **settings))
     _checks.known_keys("[loss]", list(settings), [item.name for item in dataclasses.fields(LOSSES[kind])])  # type: ignore[arg-type]
     return LOSSES[kind](**settings)
 
