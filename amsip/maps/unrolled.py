@@ -32,7 +32,7 @@ def read(
     nodes: Float[Tensor, "*q m d"],
     previous: Float[Tensor, "*q m d"],
     embedding: Embedding,
-    unit: Float[Tensor, "*q 1 1"],
+    unit: Float[Tensor, "*#q 1 1"],
 ) -> Reading:
     """The state of the nodes, from the embedding, the Gram and the optimal weights alone.
 

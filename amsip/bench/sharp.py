@@ -1,0 +1,168 @@
+"""The two refinements on a sharp reference: the descent that cannot climb, and the paper's damped iteration.
+
+The reference is a Nadaraya-Watson conditional whose responsibilities sit on a handful of atoms, the regime in which
+the paper's own refinement fails. Both start from the same draws and are followed step by step.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from amsip.bandwidths import log_bandwidth
+from amsip.bench.base import table
+from amsip.kernels import SquaredExponential
+from amsip.maps.base import NodeMap
+from amsip.maps.descent import Descent, DescentStep
+from amsip.maps.levenberg import read
+from amsip.maps.meanshift import MeanShift
+from amsip.maps.optimum import AdamDescent
+from amsip.problems.toys import BASE_SEED
+from amsip.references.base import Embedding
+from amsip.references.conditional import Conditional
+
+DRAWS, DIM, NODES = 4096, 8, 16
+DECAY, BENDING, NOISE = 0.5, 0.2, 0.003
+DAMPING, ITERATIONS, BOX = 0.5, 60, (-100.0, 100.0)
+DESCENT_STEPS, ADAM_STEPS, LONG_STEPS = 100, 150, 600
+CLOSE = 1.01
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """One method followed from every start.
+
+    Arguments:
+        name: Who.
+        scores: The squared discrepancy before the first and after each step.
+        seconds: CPU time of a step over all cases at once.
+    """
+
+    name: str
+    scores: Float[Tensor, "steps cases"]
+    seconds: float
+
+
+def compare(cases: int) -> dict:
+    """Both methods, and a long gradient descent that only serves to know what can be reached.
+
+    Arguments:
+        cases: The number of observations, each with its own reference and start.
+    """
+    embedding, start, ess = sharp_cases(cases)
+    iteration = MeanShift(steps=1, damping=DAMPING, bounds=BOX)
+    paths = [
+        _descent(start, embedding),
+        _followed("algorithm 2 of the paper", iteration, start, embedding),
+        _adam(start, embedding, ADAM_STEPS),
+    ]
+    best = torch.stack([_long(start, embedding), *(path.scores.min(0).values for path in paths)]).min(0).values
+    rows = [_row(path, best) for path in paths]
+    return {"cases": cases, "nodes": NODES, "dim": DIM, "ess": float(ess.median()), "rows": rows}
+
+
+def sharp_cases(cases: int) -> tuple[Embedding, Float[Tensor, "cases m d"], Float[Tensor, "cases"]]:
+    """The embeddings of held-out observations, seeds drawn by weight with replacement, and the effective sizes.
+
+    Example:
+        >>> embedding, start, ess = sharp_cases(2)
+        >>> start.shape
+        torch.Size([2, 16, 8])
+    """
+    generator = torch.Generator().manual_seed(BASE_SEED)
+    rows = DRAWS + cases
+    x = torch.randn(rows, DIM, generator=generator, dtype=torch.float64)
+    gain = torch.arange(1, DIM + 1, dtype=torch.float64) ** -DECAY
+    y = gain * (x + BENDING * torch.sin(2.0 * x.roll(1, -1)))
+    y = y + NOISE * torch.randn(rows, DIM, generator=generator, dtype=torch.float64)
+    conditional = Conditional(x[:DRAWS], y[:DRAWS])
+    posterior = conditional.given(y[DRAWS:])
+    kernel = SquaredExponential(float(log_bandwidth(x[:DRAWS])))
+    start = posterior.sample(NODES, generator=generator)
+    return posterior.embed(kernel), start, conditional.truncation(y[DRAWS:]).ess
+
+
+def render(result: dict) -> str:
+    """One line a method.
+
+    Example:
+        >>> render({"note": "not run"})
+        'not run'
+    """
+    if "rows" not in result:
+        return str(result["note"])
+    rows = [
+        (
+            r["method"],
+            r["above_start"],
+            f"{r['end_over_start']:.3f}",
+            f"{r['worst_over_start']:.3f}",
+            f"{r['share_close']:.0%}",
+            "-" if r["steps_to_close"] is None else f"{r['steps_to_close']:.0f}",
+            "-" if r["milliseconds_to_close"] is None else f"{r['milliseconds_to_close']:.1f}",
+        )
+        for r in result["rows"]
+    ]
+    header = ("method", "above start", "end/start", "worst", "within 1% of best", "steps to it", "CPU ms a case")
+    title = (
+        f"Sharp conditionals: {result['cases']} cases, M = {result['nodes']}, d = {result['dim']}, "
+        f"effective sample size {result['ess']:.0f} in the median."
+    )
+    return f"{title}\n{table(header, rows)}"
+
+
+def _descent(start: Tensor, embedding: Embedding) -> Path:
+    trace: list[DescentStep] = []
+    Descent(steps=DESCENT_STEPS, tolerance=0.0, callback=trace.append)(start, embedding)
+    scores = torch.stack([step.loss for step in trace]) + embedding.energy
+    # the trace itself costs eigenvalues, so the clock runs on a second call without it
+    seconds = _seconds(lambda: Descent(steps=DESCENT_STEPS, tolerance=0.0)(start, embedding))
+    return Path("descent", scores, seconds / (len(trace) - 1))
+
+
+def _followed(name: str, step: NodeMap, start: Tensor, embedding: Embedding) -> Path:
+    nodes, scores, seconds = start, [read(start, embedding).loss], 0.0
+    for _ in range(ITERATIONS):
+        began = time.process_time()
+        nodes = step(nodes, embedding)
+        seconds += time.process_time() - began
+        scores.append(read(nodes, embedding).loss)
+    return Path(name, torch.stack(scores) + embedding.energy, seconds / ITERATIONS)
+
+
+def _adam(start: Tensor, embedding: Embedding, steps: int) -> Path:
+    ends = [read(start, embedding).loss, read(AdamDescent(steps=steps)(start, embedding), embedding).loss]
+    seconds = _seconds(lambda: AdamDescent(steps=steps)(start, embedding))
+    return Path(f"{steps} steps of Adam", torch.stack(ends) + embedding.energy, seconds)
+
+
+def _long(start: Tensor, embedding: Embedding) -> Tensor:
+    nodes = AdamDescent(steps=LONG_STEPS, rate=0.01)(AdamDescent(steps=LONG_STEPS)(start, embedding), embedding)
+    return read(nodes, embedding).loss + embedding.energy
+
+
+def _row(path: Path, best: Float[Tensor, "cases"]) -> dict:
+    start, end = path.scores[0], path.scores[-1]
+    close = path.scores <= CLOSE * best
+    reached = close.any(0)
+    steps = close.to(torch.uint8).argmax(0)[reached]
+    median = float(steps.to(torch.float64).median()) if bool(reached.any()) else None
+    single = len(path.scores) == 2
+    return {
+        "method": path.name,
+        "above_start": int((end > start).sum()),
+        "end_over_start": float((end / start).median()),
+        "worst_over_start": float((end / start).max()),
+        "share_close": float(reached.to(torch.float64).mean()),
+        "steps_to_close": None if single else median,
+        "milliseconds_to_close": None if median is None else 1e3 * median * path.seconds / len(best),
+    }
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began

@@ -1,0 +1,96 @@
+import argparse
+import json
+
+import pytest
+import torch
+
+from amsip.bench import bandwidths, base, core, sharp
+from amsip.bench.anchors import ANCHORS
+from amsip.maps.levenberg import read
+
+NOTHING = argparse.Namespace()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(core, "QUICK_TARGETS", ("gaussian-2", "gaussian-8-whitened"))
+    monkeypatch.setattr(core, "QUICK_BUDGETS", (4,))
+    monkeypatch.setattr(core, "QUICK_CASES", 2)
+    monkeypatch.setattr(sharp, "DRAWS", 257)
+    monkeypatch.setattr(sharp, "DESCENT_STEPS", 5)
+    monkeypatch.setattr(sharp, "ITERATIONS", 3)
+    monkeypatch.setattr(sharp, "LONG_STEPS", 20)
+
+
+def test_core_runs_is_json_and_names_its_origin(small):
+    result = core.run(argparse.Namespace(quick=True))
+    again = json.loads(json.dumps(result))
+    assert again["command"].endswith("core --quick")
+    assert {"seconds", "versions", "commit", "ratios", "descents"} <= set(again)
+    assert [(r["target"], r["m"]) for r in again["ratios"]] == [("gaussian-2", 4), ("gaussian-8-whitened", 4)]
+    text = core.render(again)
+    assert "4 of 4 ratios agree" in text
+    assert "descent" in text
+
+
+def test_a_wrong_value_is_called_apart():
+    arm = {"ratio": 0.5, "known": 0.9, "error": 0.01, "z": -28.0}
+    fine = {"ratio": 0.9, "known": 0.9, "error": 0.01, "z": 0.1}
+    row = {"target": "gaussian-2", "m": 4, "floor": 0.2, "reweight": fine, "optimum": arm, "ridge_decides": False}
+    text = core.render({"ratios": [row], "descents": {"note": ""}})
+    assert "1 of 2 ratios agree" in text
+    assert "apart: gaussian-2, M = 4, optimum: 0.5 against 0.9" in text
+
+
+def test_bootstrap_error_is_that_of_a_median_ratio():
+    generator = torch.Generator().manual_seed(0)
+    floor = 1.0 + 0.0 * torch.randn(400, generator=generator, dtype=torch.float64)
+    score = 1.0 + 0.1 * torch.randn(400, generator=generator, dtype=torch.float64)
+    # the median of n normals has standard error sigma sqrt(pi / 2n)
+    expected = 0.1 * (torch.pi / 800) ** 0.5
+    assert core._error_of_ratio(score, floor) == pytest.approx(expected, rel=0.35)
+
+
+@pytest.mark.parametrize("name", [name for name in ANCHORS if name != "banana"])
+def test_every_known_target_has_the_known_self_affinity(name):
+    embedding, _, offset = core._target(name)
+    assert offset == 0.0
+    assert float(embedding.energy) == pytest.approx(ANCHORS[name].energy, rel=2e-3)
+
+
+@pytest.mark.slow
+def test_banana_carries_the_offset_of_its_two_banks():
+    embedding, _, offset = core._target("banana")
+    assert offset == pytest.approx(1.76e-3, rel=0.02)
+    assert float(embedding.energy) == pytest.approx(0.096016, rel=1e-3)
+
+
+def test_sharp_cases_are_sharp_and_reproducible():
+    embedding, start, ess = sharp.sharp_cases(5)
+    again = sharp.sharp_cases(5)[1]
+    assert torch.equal(start, again)
+    assert (ess < 60).all()
+    assert torch.isfinite(read(start, embedding).loss).all()
+
+
+def test_paths_know_when_they_first_come_close():
+    scores = torch.tensor([[8.0, 4.0], [2.0, 5.0], [1.005, 6.0], [1.0, 7.0]], dtype=torch.float64)
+    row = sharp._row(sharp.Path("who", scores, 0.5), torch.tensor([1.0, 1.0], dtype=torch.float64))
+    assert row["above_start"] == 1
+    assert row["share_close"] == 0.5
+    assert row["steps_to_close"] == 2
+    assert row["milliseconds_to_close"] == 500.0
+
+
+@pytest.mark.slow
+def test_bandwidth_table_is_the_papers():
+    result = bandwidths.run(NOTHING)
+    assert result["exact"] == 10
+    darcy = result["rows"][-1]
+    assert abs(darcy["ours"] - darcy["paper"]) < 3 * darcy["sampling_error"]
+    assert "10 of 11 agree" in bandwidths.render(result)
+
+
+def test_record_and_table():
+    assert base.record("x", 0.0, {"a": 1})["a"] == 1
+    assert base.table(("n", "v"), [("long name", 2)]).splitlines()[2] == "long name  2"
