@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,8 @@ LEAST_LOG = -600.0
 MeanAndGrad = tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]
 
 
+@runtime_checkable
+@runtime_checkable
 class Reading(Protocol):
     """How the iteration reads the reference: the kernel mean at the nodes and its gradient, up to one positive factor.
 
