@@ -230,3 +230,50 @@ def set_network(z: Array, state: dict[str, Array], heads: int, reach: float) -> 
         scale, shift = np.split(linear(context, f"{at}.modulation.affine")[0], 2)
         h, block = h + (1.0 + scale) * inner + shift, block + 1
     return z + reach * linear(normal(h, "norm"), "head")
+
+
+def integrand_families(pool: Array, x: Array, directions: Array) -> dict[str, list[float]]:
+    """The yardstick's integrands at one point, in coordinates whitened by the symmetric root of the pool's covariance."""
+    centre = pool.mean(0)
+    cov = sum(np.outer(row - centre, row - centre) for row in pool) / len(pool)
+    values, vectors = np.linalg.eigh(cov)
+    root = vectors @ np.diag(values**-0.5) @ vectors.T
+    z = root @ (x - centre)
+    along = [float(u @ z) for u in directions.T]
+    spread = [sorted(float(u @ root @ (row - centre)) for row in pool) for u in directions.T]
+    q90, q95 = ([float(np.quantile(values, level)) for values in spread] for level in (0.90, 0.95))
+    return {
+        "linear": list(z),
+        "square": [float(v * v) for v in z],
+        "cross": [a * a for a in along],
+        "exponential": [math.exp(0.7 * a) for a in along],
+        "oscillating": [math.cos(1.5 * a + 0.3) for a in along],
+        "smooth tail": [1.0 / (1.0 + math.exp(-4.0 * (a - q))) for a, q in zip(along, q95, strict=True)],
+        "indicator": [1.0 if a > q else 0.0 for a, q in zip(along, q90, strict=True)],
+        "non-smooth": [max(abs(float(v)) for v in z)],
+        "shortfall": [max(a - q, 0.0) for a, q in zip(along, q90, strict=True)],
+    }
+
+
+def family_multiplier(estimates: Array, truth: Array, variance: Array, m: int) -> float:
+    """1 / (M mean over members of MSE / Var), by loops over rules and members."""
+    total = 0.0
+    for h in range(len(truth)):
+        mse = sum((row[h] - truth[h]) ** 2 for row in estimates) / len(estimates)
+        total += mse / variance[h]
+    return 1.0 / (m * total / len(truth))
+
+
+def greedy_indices(points: Array, kernel: PointKernel, mean: Array, m: int) -> list[int]:
+    """Greedy nodes by trying every candidate with its optimal unit-sum weights."""
+    chosen: list[int] = []
+    for _ in range(m):
+        scores = {}
+        for i in set(range(len(points))) - set(chosen):
+            rows = [*chosen, i]
+            K = np.array([[kernel(points[a], points[b]) for b in rows] for a in rows])
+            system = np.block([[K, np.ones((len(rows), 1))], [np.ones((1, len(rows))), np.zeros((1, 1))]])
+            w = np.linalg.solve(system, np.append(mean[rows], 1.0))[:-1]
+            scores[i] = w @ K @ w - 2.0 * w @ mean[rows]
+        chosen.append(min(scores, key=lambda i: scores[i]))
+    return chosen

@@ -3,6 +3,7 @@
 from amsip.bench.rivals.flow import SOBOL_FLOW
 from amsip.bench.rivals.foreign import COMPRESS, HERDING, K_MEANS, KERNEL_THINNING, RECOMBINATION
 from amsip.bench.rivals.greedy import GREEDY
+from amsip.bench.rivals.particles import PARTICLES
 from amsip.bench.rivals.regression import LINEAR_CONTROL, QUADRATIC_CONTROL
 from amsip.bench.rivals.support import SUPPORT_POINTS
 
@@ -14,6 +15,7 @@ RIVALS = (
     HERDING,
     K_MEANS,
     SUPPORT_POINTS,
+    PARTICLES,
     LINEAR_CONTROL,
     QUADRATIC_CONTROL,
     SOBOL_FLOW,

@@ -6,12 +6,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 Array = np.ndarray
-Terms = list[list]
+Terms = Sequence[Sequence]
 Maker = tuple[Callable, float]
 COPIES = 4096
 BLOCK = 64
