@@ -526,3 +526,12 @@ def one_more(name: str, items: Iterator[Any]) -> Any:
     for item in items:
         return item
     raise ValueError(f"`{name}` must hold one task for each step: they ended early. Pass a callable, or set `steps`.")
+
+
+def one_score_per_node(scores: Tensor, nodes: Tensor) -> None:
+    """Finite scores of the nodes' own shape."""
+    if scores.shape != nodes.shape or not bool(torch.isfinite(scores).all()):
+        raise ValueError(
+            f"`score` must return a finite {tuple(nodes.shape)} array at the nodes: got {tuple(scores.shape)}"
+            f"{'' if bool(torch.isfinite(scores).all()) else ' with entries that are not finite'}."
+        )
