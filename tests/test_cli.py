@@ -65,7 +65,7 @@ def test_the_library_gives_the_same_rule(draws, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kernel", ["default", "log-rule", "dimension"])
-@pytest.mark.parametrize("node_map", ["default", "reweight"])
+@pytest.mark.parametrize("node_map", ["universal", "reweight", "descent"])
 def test_every_kernel_and_map_runs(draws, capsys, kernel, node_map):
     status, out, _ = run(capsys, "quadrature", draws, "-m", 5, "--kernel", kernel, "--map", node_map)
     assert status == 0

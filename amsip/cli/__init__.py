@@ -14,6 +14,7 @@ VERBS = {
     "score": "measure a rule against draws",
     "maps": "list the trained maps that are shipped",
     "train": "fit a map from a configuration file",
+    "calibrate": "fit the stated errors to a map again",
     "bench": "run a measurement",
     "demo": "a groundwater example, as one HTML page",
 }

@@ -3,25 +3,24 @@
 import argparse
 from typing import TypedDict
 
-import torch
-
 from amsip.bandwidths import dimension_bandwidth, log_bandwidth
 from amsip.defaults import default_kernel
 from amsip.draws import Draws, read_draws
 from amsip.kernels import Kernel, SquaredExponential, Whitened
 from amsip.maps.base import NodeMap
-from amsip.references.base import Embedding
+from amsip.maps.descent import Descent
+from amsip.pretrained import load_map
 from amsip.references.samples import Samples
 from amsip.whitening import Whitening
 
 KERNELS = ("default", "log-rule", "dimension")
-MAPS = ("default", "reweight")
+MAPS = ("universal", "reweight", "descent")
 
 
 class MapArgument(TypedDict, total=False):
     """The `node_map` of `quadrature`, or nothing for the library's own."""
 
-    node_map: NodeMap
+    node_map: NodeMap | None
 
 
 def add_draws_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +54,13 @@ def named_kernel(name: str, reference: Samples) -> Kernel:
 
 
 def named_map(name: str) -> MapArgument:
-    """The library's map, or one that leaves the nodes where they are."""
-    return {"node_map": keep_nodes} if name == "reweight" else {}
-
-
-def keep_nodes(nodes: torch.Tensor, embedding: Embedding) -> torch.Tensor:
-    """The map that moves nothing: only the weights change."""
-    return nodes
+    """The library's map, none, per-query descent from the draws, or trained weights by name or file."""
+    match name:
+        case "universal":
+            return {}
+        case "reweight":
+            return {"node_map": None}
+        case "descent":
+            return {"node_map": Descent()}
+        case _:
+            return {"node_map": load_map(name)}

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_draws_arguments(parser)
     parser.add_argument("-m", "--nodes", type=int, default=32, metavar="M", help="number of nodes (default: 32)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the rule here (.npz)")
-    parser.add_argument("--map", choices=MAPS, default=MAPS[0], help=f"what moves the nodes (default: {MAPS[0]})")
+    parser.add_argument("--map", default=MAPS[0], help=f"{', '.join(MAPS)}, or your own weights (default: {MAPS[0]})")
     parser.add_argument("--kernel", choices=KERNELS, default=KERNELS[0], help=f"default: {KERNELS[0]}")
     parser.add_argument("--rng-seed", type=int, default=0, metavar="N", help="which draws the nodes start from")
 
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 def _conditioning(rule: Rule) -> list[str]:
     m = rule.weights.shape[-1]
-    kept = {} if rule.emission is None else {EMISSIONS[i]: int((rule.emission == i).sum()) for i in range(3)}
+    kept = {} if rule.emission is None else {name: int((rule.emission == i).sum()) for i, name in enumerate(EMISSIONS)}
     shown = ", ".join(name if rule.nodes.ndim == 2 else f"{n} x {name}" for name, n in kept.items() if n)
     return [
         f"kept              {shown}",
