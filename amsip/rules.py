@@ -12,24 +12,12 @@ from torch import Tensor
 
 from amsip import _checks
 from amsip.discrepancy import mmd2
+from amsip.errors import Estimate, estimate
 from amsip.references.base import Embedding
 
 Integrand = Callable[[Float[Tensor, "n d"]], Tensor]
 
 EMISSIONS = ("equal-weight seeds", "reweighted seeds", "moved nodes")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number (or k) per query, and its standard error.
-
-    Example:
-        >>> Estimate(torch.tensor(1.0), torch.tensor(0.1)).standard_error
-        tensor(0.1000)
-    """
-
-    value: Tensor
-    standard_error: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +81,31 @@ class Rule:
             One number (or k) per query.
         """
         return _average(self.weights, self.evaluate(f))
+
+    def estimate(self, f: Integrand | Tensor, *, draws: float | None = None) -> Estimate:
+        """The weighted average of f with a calibrated error, at no cost beyond the m evaluations.
+
+        Arguments:
+            f: As for `expect`.
+            draws: How many independent draws the reference is worth, where its own count is wrong: for a Markov
+                chain, its effective sample size.
+
+        Returns:
+            Value, standard error and how many independent draws would err as little; see `Estimate`.
+
+        Raises:
+            ValueError: The rule does not carry its reference.
+
+        Example:
+            >>> from amsip import quadrature
+            >>> x = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            >>> found = quadrature(x, 32, generator=torch.Generator()).estimate(lambda x: torch.cos(x[:, 0]))
+            >>> bool((found.value - torch.cos(x[:, 0]).mean()).abs() < 5 * found.quadrature_error)
+            True
+        """
+        if self.embedding is None:
+            raise ValueError("This rule does not carry its reference: use `expect`, or make it with `quadrature`.")
+        return estimate(self.nodes, self.weights, self.evaluate(f), self.embedding, draws)
 
     def pooled_expect(self, f: Integrand | Tensor) -> "Estimate":
         r"""The average over independent emissions, and its standard error from their spread.

@@ -1,5 +1,6 @@
 """The two abstract types of the seam: a Reference is what is integrated, an Embedding is all that a map sees of it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -27,6 +28,12 @@ class Embedding(ABC):
     def dim(self) -> int:
         """The number of coordinates d."""
         return self.moments[0].shape[-1]
+
+    @property
+    def effective_draws(self) -> float | Float[Tensor, "*q"]:
+        """How many independent draws the reference consists of: infinite for a closed form, 1 / sum of squared
+        weights for atoms."""
+        return math.inf
 
     @property
     @abstractmethod

@@ -39,6 +39,10 @@ class SumEmbedding(Embedding):
     moments: Moments
     parts: tuple[tuple[float, Embedding], ...]
 
+    @property
+    def effective_draws(self) -> float | Float[Tensor, "*q"]:
+        return min((part.effective_draws for _, part in self.parts), key=lambda n: float(torch.as_tensor(n).min()))
+
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
         return sum_terms([c * part.energy for c, part in self.parts])
@@ -89,6 +93,10 @@ class WhitenedEmbedding(Embedding):
     inner: Embedding
 
     @property
+    def effective_draws(self) -> float | Float[Tensor, "*q"]:
+        return self.inner.effective_draws
+
+    @property
     def energy(self) -> Float[Tensor, "*q"]:
         return self.inner.energy
 
@@ -114,6 +122,10 @@ class AtomsEmbedding(Embedding):
     moments: Moments
     atoms: Float[Tensor, "*q n d"]
     weights: Float[Tensor, "*q n"]
+
+    @property
+    def effective_draws(self) -> Float[Tensor, "*q"]:
+        return 1.0 / self.weights.square().sum(-1)
 
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:

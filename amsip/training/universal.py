@@ -88,14 +88,14 @@ def random_mixture(queries: int, dim: int, generator: Generator) -> Mixture:
     return mixture.whiten(Whitening.of_moments(*mixture.moments()))
 
 
-def random_pool(queries: int, dim: int, generator: Generator) -> Samples:
+def random_pool(queries: int, dim: int, generator: Generator, *, size: int | None = None) -> Samples:
     """Draws of warped densities, whitened by their own moments.
 
     Example:
         >>> random_pool(3, 2, torch.Generator().manual_seed(0)).batch_shape
         torch.Size([3])
     """
-    n = int(_between(*POOL, generator))
+    n = int(_between(*POOL, generator)) if size is None else size
     x = _base_noise((queries, n, dim), generator)
     for warp in _WARPS:
         if _uniform(generator) < 0.4:
