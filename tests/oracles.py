@@ -233,11 +233,12 @@ def set_network(z: Array, state: dict[str, Array], heads: int, reach: float) -> 
 
 
 def integrand_families(pool: Array, x: Array, directions: Array) -> dict[str, list[float]]:
-    """The yardstick's integrands at one point, in coordinates whitened by the symmetric root of the pool's covariance."""
+    """The yardstick's integrands at one point, in coordinates scaled and whitened by the pool."""
     centre = pool.mean(0)
     cov = sum(np.outer(row - centre, row - centre) for row in pool) / len(pool)
-    values, vectors = np.linalg.eigh(cov)
-    root = vectors @ np.diag(values**-0.5) @ vectors.T
+    scale = np.diag(1.0 / np.sqrt(np.diag(cov)))
+    values, vectors = np.linalg.eigh(scale @ cov @ scale)
+    root = vectors @ np.diag(values**-0.5) @ vectors.T @ scale
     z = root @ (x - centre)
     along = [float(u @ z) for u in directions.T]
     spread = [sorted(float(u @ root @ (row - centre)) for row in pool) for u in directions.T]

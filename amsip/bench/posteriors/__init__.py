@@ -16,13 +16,12 @@ from pathlib import Path
 from amsip._disk import write_atomically
 from amsip.bench.base import record
 from amsip.bench.cache import cache_directory
-from amsip.bench.posteriors import caution
-from amsip.bench.posteriors import render as pages
-from amsip.bench.posteriors.arms import DEFAULT, DESCENT, PLAIN, REWEIGHTED, arms
+from amsip.bench.posteriors import caution, pages
+from amsip.bench.posteriors.arms import DEFAULT, DESCENT, PLAIN, REWEIGHTED, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, FINAL, TASKS
 from amsip.bench.posteriors.figure import draw_figure
 from amsip.bench.posteriors.limits import measure_limits
-from amsip.bench.posteriors.measure import NODES, Plan, measure
+from amsip.bench.posteriors.measure import NODES, Plan, fill
 from amsip.bench.posteriors.summary import read_cells
 from amsip.bench.rivals.foreign import install_rivals, installed_versions
 
@@ -61,9 +60,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     if arguments.install_rivals:
         return {"installed": install_rivals(_report)}
     started = time.perf_counter()
-    plan = _plan(arguments)
+    plan = plan_of(arguments)
     folder = arguments.cells or cache_directory("posteriors")
-    measure(plan, folder, arguments.processes, _report)
+    fill(plan, folder, arguments.processes, _report)
     body = {
         "plan": asdict(plan),
         "rivals": installed_versions(),
@@ -92,11 +91,12 @@ def write_pages(result: dict[str, object], directory: Path) -> None:
         write_atomically(directory / "when-not-to-use.md", caution.page(result).encode())
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """What the options ask for."""
     observations = FINAL if arguments.final else arguments.observations
     if arguments.quick:
         return Plan(QUICK_TASKS, observations[:1], ((32,),), QUICK_METHODS, (), arguments.sets, arguments.again)
-    known = {arm.method for arm in arms()}
+    known = {arm.method for arm in all_arms()}
     for name in (*arguments.methods, *arguments.again):
         if name not in known:
             raise ValueError(f"`--methods` must be among {sorted(known)}: got {name!r}.")

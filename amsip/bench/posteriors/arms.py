@@ -71,7 +71,7 @@ class Arm:
         return "-".join(words)
 
 
-def arms() -> Iterator[Arm]:
+def all_arms() -> Iterator[Arm]:
     """Every arm, the cheap ones first."""
     yield Arm(PLAIN, "", _plain)
     yield Arm(REWEIGHTED, "default", partial(_ours, reweighted_rule))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from amsip.bench.posteriors.arms import DEFAULT, REWEIGHTED
 from amsip.bench.posteriors.integrands import FAMILIES
 from amsip.bench.posteriors.limits import NODES
-from amsip.bench.posteriors.render import markdown, number, short
+from amsip.bench.posteriors.pages import markdown, number, short
 
 
 def page(result: dict) -> str:

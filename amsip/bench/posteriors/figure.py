@@ -4,7 +4,7 @@ from pathlib import Path
 
 from amsip.bench.posteriors.arms import DEFAULT, DESCENT, OURS, PLAIN
 from amsip.bench.posteriors.data import DIMENSIONS
-from amsip.bench.posteriors.render import HEADLINE, tasks_of
+from amsip.bench.posteriors.pages import HEADLINE, tasks_of
 from amsip.bench.posteriors.summary import best_settings, standings
 
 OURS_COLOUR, RIVAL_COLOUR = "#c2410c", "#94a3b8"

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from amsip._disk import write_atomically
-from amsip.bench.posteriors.arms import Arm, arms
+from amsip.bench.posteriors.arms import Arm, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, DIMENSIONS, TASKS
 from amsip.bench.posteriors.yardstick import SEED_SETS, cell_seed, score_rules, split_posterior
 from amsip.bench.rivals.foreign import describe
@@ -46,12 +46,12 @@ class Plan:
 
     def arms(self, m: int) -> list[Arm]:
         """The arms it names at this M."""
-        chosen = [arm for arm in arms() if not self.methods or arm.method in self.methods]
+        chosen = [arm for arm in all_arms() if not self.methods or arm.method in self.methods]
         return [arm for arm in chosen if arm.kernel != "median" or m in self.median_nodes]
 
     def missing(self) -> dict[str, str]:
         """The arms it names that cannot run here, and why."""
-        reasons = {arm.method: arm.missing() for arm in arms() if not self.methods or arm.method in self.methods}
+        reasons = {arm.method: arm.missing() for arm in all_arms() if not self.methods or arm.method in self.methods}
         return {method: reason for method, reason in reasons.items() if reason is not None}
 
     def covers(self, row: dict) -> bool:
@@ -65,7 +65,7 @@ class Plan:
         return [(task, seen, group) for group in self.nodes for seen in self.observations for task in self.tasks]
 
 
-def measure(plan: Plan, folder: Path, processes: int, report: Callable[[str], None]) -> None:
+def fill(plan: Plan, folder: Path, processes: int, report: Callable[[str], None]) -> None:
     """Fill the folder with every cell of the plan that is not there yet.
 
     Arguments:

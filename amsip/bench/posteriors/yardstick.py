@@ -47,7 +47,7 @@ class Split:
         return self.integrands.chart.forward(self.pool)
 
     @classmethod
-    def of_draws(cls, draws: Float64[Tensor, "n d"], pool_size: int = POOL) -> "Split":
+    def of_draws(cls, draws: Float64[Tensor, "n d"], pool_size: int) -> "Split":
         """The same random split in every run."""
         order = torch.randperm(draws.shape[0], generator=torch.Generator().manual_seed(1))
         pool, held_out = draws[order[:pool_size]], draws[order[pool_size:]]
@@ -75,7 +75,7 @@ class Score:
 @lru_cache(maxsize=4)
 def split_posterior(task: str, observation: int) -> Split:
     """The pool of 4,000 of the reference draws, and the other 6,000."""
-    return Split.of_draws(load_posterior(task, observation))
+    return Split.of_draws(load_posterior(task, observation), POOL)
 
 
 def seed_sets(split: Split, m: int, count: int, rng_seed: int) -> Float64[Tensor, "r m d"]:
