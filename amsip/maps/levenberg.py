@@ -118,7 +118,9 @@ class NormalEquations:
         """D, one positive number a coordinate."""
         mass = self.state.weights.square() + 1.0 / self.slope.shape[-2] ** 2
         lengths = derivatives.derivative_diagonal(self.embedding.kernel, self._nodes)
-        return mass[..., None] * lengths.diagonal(dim1=-2, dim2=-1)
+        # one length for all coordinates of a node, so that steps turn with the coordinates
+        isotropic = lengths.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+        return mass[..., None] * isotropic.expand(*isotropic.shape[:-1], lengths.shape[-1])
 
     @property
     def _nodes(self) -> Tensor:
