@@ -2,7 +2,8 @@
 
 Its reach is narrow, and it says so. *Silent*: where the rule is already tight on this integrand there is nothing left
 to correct, and the value moves by less than plain draws could tell. *Harmful*: where the nodes are too few for the
-variate to predict a node it has not seen, or do not lie as the score says they should, its own error is added instead.
+variate to predict a node it has not seen, or do not lie as the score says they should, its own error is added instead; so too where modes stand far apart, which no
+smooth variate can bridge.
 Where independent draws are cheap, a control variate on those is the better use of a score.
 """
 
@@ -86,7 +87,7 @@ def stein_correction(
         rule: The nodes and their weights, of total one.
         f: The integrand, or its values at the nodes, `(..., m)` or `(..., m, k)`.
         score: grad log rho in the nodes' coordinates, on `(..., n, d)`.
-        kernel: The kernel k in whitened coordinates; an inverse multiquadric of bandwidth sqrt(d) when not given.
+        kernel: The kernel k in whitened coordinates; an inverse multiquadric of bandwidth 2 sqrt(d) when not given.
         whitening: The chart; that of the rule's reference, where known, when not given.
         ridge: epsilon, relative to the mean diagonal of K_0.
 
@@ -117,7 +118,9 @@ def stein_correction(
     if chart is not None:
         # the score is a covector: it takes the inverse of what the points take
         nodes, scores = chart.forward(nodes), scores @ chart.root.to(scores)
-    gram = stein_gram(nodes, scores, InverseMultiquadric(math.sqrt(nodes.shape[-1])) if kernel is None else kernel)
+    gram = stein_gram(
+        nodes, scores, InverseMultiquadric(2.0 * math.sqrt(nodes.shape[-1])) if kernel is None else kernel
+    )
     fitted, explained = _fit(gram, values, ridge)
     result = _diagnosed(gram, weights, values, fitted, explained)
     if several:

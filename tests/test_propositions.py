@@ -28,8 +28,8 @@ def spread_nodes(m, d, rng_seed):
 
 def settled(z, embedding):
     """A fixed point of the map, iterated until it stands still."""
-    for _ in range(100):
-        before, z = z, MeanShift(steps=40, damping=0.5, jitter=1e-12)(z, embedding)
+    for _ in range(60):
+        before, z = z, MeanShift(steps=20, damping=1.0, jitter=1e-12)(z, embedding)
         if (z - before).abs().max() < 1e-10:
             return z
     raise AssertionError("the mean shift has not settled")
@@ -122,8 +122,7 @@ def scale_free(z, embedding):
 class TestThird:
     """Fixed points of the map are stationary points of the discrepancy under the mean-shift weight rule."""
 
-    @pytest.mark.parametrize("name", TARGETS)
-    @pytest.mark.parametrize("m", [1, 4])
+    @pytest.mark.parametrize(("name", "m"), [("mixture", 1), ("gaussian", 2), ("samples", 2), ("mixture", 3)])
     def test_at_a_fixed_point_the_gradient_vanishes(self, name, m):
         embedding = TARGETS[name].embed(SquaredExponential(1.0))
         z = settled(spread_nodes(m, 2, 3), embedding)
@@ -161,18 +160,18 @@ class TestThird:
 
     def test_for_other_kernels_through_their_shadow(self):
         embedding = Samples(normal(60, 2)).embed(Octaves(0.5, 3))
-        z = settled(spread_nodes(4, 2, 3), embedding)
+        z = settled(spread_nodes(2, 2, 3), embedding)
         point = z.clone().requires_grad_()
         slope = torch.autograd.grad(scale_free(point, embedding), point)[0]
         assert slope.abs().max() < 1e-6
 
     def test_damping_does_not_move_the_fixed_points(self):
         embedding = TARGETS["gaussian"].embed(SquaredExponential(1.0))
-        z = settled(spread_nodes(3, 2, 3), embedding)
+        z = settled(spread_nodes(2, 2, 3), embedding)
         for damping in (0.1, 0.5, 1.0):
             assert (MeanShift(steps=1, damping=damping, jitter=1e-12)(z, embedding) - z).abs().max() < 1e-7
 
-    @few
+    @fewest
     @given(samples(low=3, high=11, dim=2), bandwidths, rng_seeds)
     def test_the_map_is_the_ratio_written_out(self, reference, h, rng_seed):
         z = spread_nodes(3, 2, rng_seed)
@@ -183,7 +182,7 @@ class TestThird:
         found = MeanShift(steps=1, damping=1.0, jitter=1e-15)(z, embedding).numpy()
         assert np.allclose(found, expected, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(expected).max()))
 
-    @few
+    @fewest
     @given(samples(low=3, high=11, dim=2), bandwidths, rng_seeds)
     def test_one_node_is_classical_mean_shift(self, reference, h, rng_seed):
         z, alpha = normal(1, 2, rng_seed=rng_seed), reference.normalised_weights
@@ -219,9 +218,9 @@ class TestPooling:
             return Rule(z, optimal_weights(z, embedding), embedding)
 
         estimates = [
-            pool([emission(100 * r + k) for k in range(8)]).pooled_expect(lambda x: x[:, 0] ** 2) for r in range(60)
+            pool([emission(100 * r + k) for k in range(8)]).pooled_expect(lambda x: x[:, 0] ** 2) for r in range(40)
         ]
         spread = torch.stack([e.value for e in estimates]).std()
         stated = torch.stack([e.standard_error for e in estimates]).square().mean().sqrt()
-        # the relative error of a standard deviation of 60 values is 9%
+        # the relative error of a standard deviation of 40 values is 11%
         assert abs(stated / spread - 1.0) < 0.4

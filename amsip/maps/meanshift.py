@@ -269,8 +269,8 @@ def classical_mean_shift(
 
     Example:
         >>> samples = torch.tensor([[0.0], [1.0], [9.0]])
-        >>> classical_mean_shift(torch.tensor([[0.8]]), samples, SquaredExponential(1.0)).round(decimals=3)
-        tensor([[0.574]])
+        >>> classical_mean_shift(torch.tensor([[0.8]]), samples, SquaredExponential(1.0))
+        tensor([[0.5744]])
     """
     r2 = _linalg.squared_distances(points, samples)
     if isinstance(kernel, SquaredExponential):

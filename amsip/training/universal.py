@@ -19,6 +19,7 @@ BUDGETS = (2, 3, 4, 6, 8, 8, 12, 16, 16, 16, 24, 32, 32, 32, 48, 64, 64, 96, 128
 NODE_QUOTA = 640
 QUERIES = (4, 24)
 POOL = (200, 700)
+LARGE_POOL, LARGE_SHARE, ENTRY_QUOTA = (700, 10_000), 0.05, 250_000
 COMPONENTS = 6
 
 
@@ -26,8 +27,8 @@ COMPONENTS = 6
 class UniversalTasks:
     """Fresh posteriors, kernels, dimensions and budgets at each step.
 
-    Half of the batches are Gaussian mixtures with exact embeddings, half are pools of draws from bent, skewed,
-    heavy-tailed, bounded, low-rank or lattice-like densities. Coordinates are whitened by the posterior, up to a
+    Half of the batches are Gaussian mixtures with exact embeddings, half are pools of 200 to 10,000 draws from bent,
+    skewed, heavy-tailed, bounded, low-rank or lattice-like densities. Coordinates are whitened by the posterior, up to a
     random stretch for some batches; kernels are the default one, random octaves, or one squared exponential.
 
     Arguments:
@@ -44,10 +45,7 @@ class UniversalTasks:
     def __call__(self, generator: Generator) -> Task:
         dim, m = _choice(DIMENSIONS, generator), _choice(BUDGETS, generator)
         queries = min(max(NODE_QUOTA // m, QUERIES[0]), QUERIES[1])
-        exact = _uniform(generator) < 0.5
-        reference: Reference = (
-            random_mixture(queries, dim, generator) if exact else random_pool(queries, dim, generator)
-        )
+        reference = self._reference(queries, dim, m, generator)
         if _uniform(generator) < 0.25:
             reference = reference.whiten(_stretch(dim, generator))
         kernel = self._kernel(dim, generator)
@@ -57,6 +55,15 @@ class UniversalTasks:
             else reference.sample(m, generator=generator)
         )
         return Task(seeds, reference.embed(kernel))
+
+    def _reference(self, queries: int, dim: int, m: int, generator: Generator) -> Reference:
+        if _uniform(generator) < 0.5:
+            return random_mixture(queries, dim, generator)
+        low, high = LARGE_POOL if _uniform(generator) < LARGE_SHARE else POOL
+        size = int(math.exp(_between(math.log(low), math.log(high), generator)))
+        # large pools for few nodes and queries, so that no step costs many times the others
+        size = min(size, ENTRY_QUOTA // m)
+        return random_pool(max(1, min(queries, ENTRY_QUOTA // (m * size))), dim, generator, size=size)
 
     def _kernel(self, dim: int, generator: Generator) -> Kernel:
         draw = _uniform(generator)
@@ -95,7 +102,7 @@ def random_pool(queries: int, dim: int, generator: Generator, *, size: int | Non
         >>> random_pool(3, 2, torch.Generator().manual_seed(0)).batch_shape
         torch.Size([3])
     """
-    n = int(_between(*POOL, generator)) if size is None else size
+    n = POOL[1] if size is None else size
     x = _base_noise((queries, n, dim), generator)
     for warp in _WARPS:
         if _uniform(generator) < 0.4:
@@ -172,8 +179,8 @@ def _random_covariances(lead: tuple[int, int], dim: int, generator: Generator) -
 
 
 def _stretch(dim: int, generator: Generator) -> Whitening:
-    """A chart that undoes the whitening a little: a random scale for each coordinate."""
-    scale = (0.5 * _normal((dim,), generator)).exp()
+    """A chart that undoes the whitening: a random scale for each coordinate."""
+    scale = (_between(0.1, 1.0, generator) * _normal((dim,), generator)).exp()
     return Whitening(torch.zeros(dim, dtype=torch.float64), torch.diag(1.0 / scale), torch.diag(scale))
 
 
