@@ -13,7 +13,7 @@ from amsip.maps.unrolled import UnrolledMap
 from amsip.pretrained import available_maps, load_map, save_map
 
 # the function takes the name of its module: `amsip.quadrature` is what a user calls
-from amsip.quadrature import quadrature
+from amsip.quadrature import quadrature, resolution_dial
 from amsip.references.conditional import Conditional, observation_bandwidth
 from amsip.references.gaussian import Gaussian
 from amsip.references.mixture import Mixture
@@ -65,6 +65,7 @@ __all__ = [
     "pool",
     "quadrature",
     "read_draws",
+    "resolution_dial",
     "save_map",
     "save_rule",
     "simplex_weights",

@@ -2,8 +2,10 @@
 
 Its reach is narrow, and it says so. *Silent*: where the rule is already tight on this integrand there is nothing left
 to correct, and the value moves by less than plain draws could tell. *Harmful*: where the nodes are too few for the
-variate to predict a node it has not seen, or do not lie as the score says they should, its own error is added instead; so too where modes stand far apart, which no
-smooth variate can bridge.
+variate to predict a node it has not seen, or do not lie as the score says they should, its own error is added instead;
+so too where modes stand far apart, which no smooth variate can bridge. Three signs give that away: predictions of
+left-out nodes no better than their mean, a Stein discrepancy far above that of draws, and a shift of more than two
+standard errors of plain draws that the predictions do not bear out.
 Where independent draws are cheap, a control variate on those is the better use of a score.
 """
 
@@ -23,6 +25,8 @@ from amsip.whitening import Whitening
 REGIMES = ("helpful", "silent", "harmful")
 SILENT_SHARE = 0.05
 MISPLACED = 4.0
+IMPLAUSIBLE = 2.0
+CONVINCING = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +178,8 @@ def _diagnosed(gram: Tensor, weights: Tensor, values: Tensor, fitted: Tensor, ex
     stein = (weights[..., None, :] @ gram @ weights[..., None])[..., 0, 0]
     misplacement = (m * stein / gram.diagonal(dim1=-2, dim2=-1).mean(-1))[..., None].expand_as(plain)
     noise = values.std(-2, correction=0) / math.sqrt(m)
-    regime = torch.where(shift.abs() <= SILENT_SHARE * noise, 1, 0)
-    regime = torch.where((explained <= 0.0) | (misplacement > MISPLACED), 2, regime)
+    implausible = (shift.abs() > IMPLAUSIBLE * noise) & (explained < CONVINCING)
+    harmful = (explained <= 0.0) | (misplacement > MISPLACED) | implausible
     # a shift too small to matter does no harm either
-    regime = torch.where((regime == 2) & (shift.abs() <= SILENT_SHARE * noise), 1, regime)
+    regime = torch.where(shift.abs() <= SILENT_SHARE * noise, 1, torch.where(harmful, 2, 0))
     return Correction(plain - shift, plain, explained, misplacement, regime)

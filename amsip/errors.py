@@ -34,7 +34,8 @@ class Evidence:
         >>> from amsip import SquaredExponential
         >>> z = torch.linspace(-2, 2, 9, dtype=torch.float64)[:, None]
         >>> w = torch.full((9,), 1 / 9, dtype=torch.float64)
-        >>> smooth, rough = (evidence(z, w, y, SquaredExponential(1.0)) for y in (z[:, 0].sin(), (37 * z[:, 0]).sin()))
+        >>> jump = (z[:, 0] > 0.1).double()
+        >>> smooth, rough = (evidence(z, w, y, SquaredExponential(1.0)) for y in (z[:, 0].sin(), jump))
         >>> bool(smooth.predictable > 0.9) and bool(rough.predictable < 0.5)
         True
     """
@@ -56,7 +57,10 @@ class Evidence:
 
     @property
     def rough(self) -> Bool[Tensor, "*k"]:
-        """Whether other nodes say so little about a node that the integrand looks rough at the nodes' spacing."""
+        """Whether other nodes say so little about a node that the integrand looks rough at the nodes' spacing.
+
+        An oscillation that regularly spaced nodes meet once a period looks smooth from them, whatever one does.
+        """
         return (self.predictable < ROUGH) | (self.variance <= TINY)
 
 

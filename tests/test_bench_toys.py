@@ -61,7 +61,8 @@ def test_what_cannot_run_is_left_out_and_said(tmp_path):
 
 
 def test_scores_are_medians_of_the_discrepancy_at_the_right_weights(tmp_path):
-    floor, reweight = (next(a for a in arms.every_arm(tmp_path) if a.name == name) for name in (arms.FLOOR, arms.REWEIGHT))
+    known = {arm.name: arm for arm in arms.every_arm(tmp_path)}
+    floor, reweight = known[arms.FLOOR], known[arms.REWEIGHT]
     given = work(sets=11)
     uniform = torch.full((11, 5), 0.2, dtype=torch.float64)
     expected = mmd2(given.seeds, uniform, given.embedding).quantile(0.5)

@@ -12,21 +12,13 @@ from amsip import (
     Matern,
     Mixture,
     Octaves,
-    Polynomial,
     Samples,
     SquaredExponential,
     Whitened,
     Whitening,
 )
-from amsip.maps.meanshift import (
-    FreshSamples,
-    MeanShift,
-    SmoothedScore,
-    classical_mean_shift,
-    interacting_shift,
-    read_embedding,
-    shadow_gram,
-)
+from amsip.maps.meanshift import MeanShift, classical_mean_shift, interacting_shift
+from amsip.maps.readings import FreshSamples, SmoothedScore, read_embedding
 
 
 def points(*shape: int, rng_seed: int = 0) -> torch.Tensor:
@@ -96,25 +88,6 @@ def test_the_total_mass_does_not_matter(mass):
     )
 
 
-@pytest.mark.parametrize(
-    "kernel", [SquaredExponential(1.2), Octaves(0.8, 3), Octaves(0.8, 3) + 0.2 * Polynomial(2, 2.0)]
-)
-def test_fixed_points_are_stationary_under_the_mean_shift_weights(kernel):
-    """Proposition 3: at convergence the gradient of w'Kw - 2w'mu in the nodes vanishes for w = K^-1 v_0."""
-    embedding = gaussian().embed(kernel)
-    nodes = MeanShift(steps=250, damping=0.7)(
-        gaussian().sample(3, generator=torch.Generator().manual_seed(3)), embedding
-    )
-    assert (image(nodes, embedding) - nodes).abs().max() < 1e-5
-    free = torch.linalg.solve(kernel.gram(nodes), embedding.mean(nodes))
-
-    def objective(flat: np.ndarray) -> float:
-        z = torch.as_tensor(flat).reshape(3, 2)
-        return (free @ kernel.gram(z) @ free - 2.0 * free @ embedding.mean(z)).item()
-
-    assert np.abs(oracles.gradient(objective, nodes.numpy().ravel(), step=1e-3)).max() < 1e-5
-
-
 def test_a_whitened_kernel_is_the_map_in_the_chart():
     reference = gaussian()
     chart = Whitening.of_moments(*reference.moments())
@@ -127,7 +100,9 @@ def test_a_whitened_kernel_is_the_map_in_the_chart():
 @given(strategies.radial_kernels(), st.integers(0, 99))
 def test_the_auxiliary_gram_of_a_radial_kernel_is_its_shadow(kernel, rng_seed):
     x = points(5, 2, rng_seed=rng_seed)
-    torch.testing.assert_close(shadow_gram(kernel, x), kernel.shadow(x, x), rtol=1e-6, atol=1e-7)
+    gram, shadow = kernel.gram_and_shadow(x)
+    torch.testing.assert_close(shadow, kernel.shadow(x, x), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(gram, kernel.gram(x), rtol=1e-10, atol=1e-12)
 
 
 def test_far_away_the_log_space_reading_still_points_home():
@@ -209,7 +184,9 @@ def test_the_gradient_the_map_follows_is_the_gradient_of_the_discrepancy():
     embedding, nodes = gaussian().embed(SquaredExponential(0.9)), points(4, 2)
     free = torch.linalg.solve(embedding.kernel.gram(nodes), embedding.mean(nodes))
     slope = embedding.mean_and_grad(nodes)[1] - embedding.kernel.weighted_grad(nodes, nodes, free)
-    moved = free[:, None] * (shadow_gram(embedding.kernel, nodes) @ (free[:, None] * (image(nodes, embedding) - nodes)))
+    moved = free[:, None] * (
+        embedding.kernel.gram_and_shadow(nodes)[1] @ (free[:, None] * (image(nodes, embedding) - nodes))
+    )
     torch.testing.assert_close(moved, free[:, None] * slope, rtol=1e-7, atol=1e-9)
 
 

@@ -158,8 +158,9 @@ class TestThird:
             assert z.grad.abs().max() < 1e-7
             assert (MeanShift(steps=1, damping=1.0, jitter=1e-12)(z, embedding) - z).abs().max() < 1e-4
 
-    def test_for_other_kernels_through_their_shadow(self):
-        embedding = Samples(normal(60, 2)).embed(Octaves(0.5, 3))
+    @pytest.mark.parametrize("kernel", [Octaves(0.5, 3), Octaves(0.8, 3) + 0.2 * Polynomial(2, 2.0)])
+    def test_for_other_kernels_through_their_shadow(self, kernel):
+        embedding = Samples(normal(60, 2)).embed(kernel)
         z = settled(spread_nodes(2, 2, 3), embedding)
         point = z.clone().requires_grad_()
         slope = torch.autograd.grad(scale_free(point, embedding), point)[0]

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from amsip import Gaussian, SquaredExponential, mmd2, optimal_weights
-from amsip.maps.meanshift import FreshSamples, MeanShift, SmoothedScore
+from amsip.maps.meanshift import MeanShift
+from amsip.maps.readings import FreshSamples, SmoothedScore
 from amsip.maps.refine import RefineStep, evaluations_per_step, gram_rank, refine
 
 

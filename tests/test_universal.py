@@ -14,7 +14,6 @@ from amsip.training import universal
 from amsip.weights import optimal_weights
 
 DTYPE = torch.float64
-BATCH = 50
 
 
 def adversarial(kind: int, q: int, n: int, d: int, generator: torch.Generator) -> torch.Tensor:
@@ -48,14 +47,14 @@ def excess(draws: torch.Tensor, m: int, number: int) -> torch.Tensor:
     return (loss(gram, mean, rule.weights) - floor) / size
 
 
-@pytest.mark.parametrize("batches", [8, pytest.param(100, marks=pytest.mark.slow)])
-def test_no_emission_is_worse_than_its_reweighted_seeds(batches):
+@pytest.mark.parametrize(("batches", "queries"), [(8, 5), pytest.param(100, 50, marks=pytest.mark.slow)])
+def test_no_emission_is_worse_than_its_reweighted_seeds(batches, queries):
     generator = torch.Generator().manual_seed(batches)
     for number in range(batches):
         d = 1 + int(torch.randint(8, (), generator=generator))
         n = 5 + int(torch.randint(60, (), generator=generator))
         m = 1 + int(torch.randint(40, (), generator=generator))
-        above = excess(adversarial(number % 8, BATCH, n, d, generator), m, number)
+        above = excess(adversarial(number % 8, queries, n, d, generator), m, number)
         assert torch.isfinite(above).all(), f"kind {number % 8}, n {n}, d {d}, m {m}"
         assert above.max() < 1e-8, f"kind {number % 8}, n {n}, d {d}, m {m}"
 
@@ -88,7 +87,8 @@ def test_single_precision_stays_single_and_close():
 def test_the_dial_starts_from_nested_seeds():
     draws = torch.randn(300, 2, generator=torch.Generator().manual_seed(6), dtype=DTYPE)
     rules = resolution_dial(draws, [3, 9], node_map=None, generator=torch.Generator().manual_seed(7))
-    assert torch.equal(rules[3].nodes, rules[9].nodes[:3])
+    assert (rules[3].nodes - rules[9].nodes[:3]).abs().max() < 1e-12
+    assert set(rules) == {3, 9}
 
 
 def test_training_family_knows_no_benchmark():

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from amsip import _checks
 from amsip.maps.levenberg import State, read
-from amsip.maps.meanshift import MeanShift, SmoothedScore
+from amsip.maps.meanshift import MeanShift
+from amsip.maps.readings import SmoothedScore
 from amsip.references.base import Embedding
 from amsip.rules import Rule
 from amsip.weights import optimal_weights

@@ -85,7 +85,7 @@ def random_integrands(u: Float[Tensor, "q n d"], generator: Generator) -> Float[
     made = []
     for _ in range(DIRECTIONS):
         direction = torch.randn(u.shape[-1], generator=generator, dtype=torch.float64)
-        p = u @ (direction / direction.norm())
+        p = u @ (direction / direction.norm()).to(u)
         a, b, t = (torch.rand((), generator=generator, dtype=torch.float64) for _ in range(3))
         threshold = 4.0 * t - 2.0
         made += [
@@ -99,7 +99,7 @@ def random_integrands(u: Float[Tensor, "q n d"], generator: Generator) -> Float[
             torch.exp(-0.5 * (p - threshold).square() / (0.3 + b) ** 2),
         ]
     centre = 0.5 * torch.randn(u.shape[-1], generator=generator, dtype=torch.float64)
-    made += [u.abs().amax(-1), u.norm(dim=-1), (u - centre).norm(dim=-1), u.abs().sum(-1)]
+    made += [u.abs().amax(-1), u.norm(dim=-1), (u - centre.to(u)).norm(dim=-1), u.abs().sum(-1)]
     return torch.stack(made)
 
 

@@ -28,8 +28,8 @@ class UniversalTasks:
     """Fresh posteriors, kernels, dimensions and budgets at each step.
 
     Half of the batches are Gaussian mixtures with exact embeddings, half are pools of 200 to 10,000 draws from bent,
-    skewed, heavy-tailed, bounded, low-rank or lattice-like densities. Coordinates are whitened by the posterior, up to a
-    random stretch for some batches; kernels are the default one, random octaves, or one squared exponential.
+    skewed, heavy-tailed, bounded, low-rank or lattice-like densities. Coordinates are whitened by the posterior, up to
+    a random stretch for some batches; kernels are the default one, random octaves, or one squared exponential.
 
     Arguments:
         default_share: How often the kernel is the package's default.
