@@ -69,7 +69,8 @@ def finished(
         True
     """
     nodes = finite_or_seeds(match_moments(rule.nodes, rule.weights, embedding.moments), rule.nodes)
-    promise = _score(*(part.to(torch.float64) for part in reweighted), embedding)
+    seeds, weights = (part.to(torch.float64) for part in reweighted)
+    promise = _score(seeds, weights, embedding)
     kept = _score(nodes.to(torch.float64), rule.weights.to(torch.float64), embedding) <= promise
     return dataclasses.replace(rule, nodes=torch.where(kept[..., None, None], nodes, rule.nodes))
 

@@ -56,7 +56,7 @@ def install_rivals(report: Callable[[str], None]) -> dict[str, str]:
 @lru_cache(maxsize=1)
 def installed_versions() -> dict[str, str]:
     """What the rivals' environment holds; nothing where there is none."""
-    found = {}
+    found: dict[str, str] = {}
     for name in (*REQUIREMENTS, "jax"):
         if not _python().exists():
             break
