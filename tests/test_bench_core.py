@@ -1,14 +1,17 @@
 import argparse
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from amsip.bench import bandwidths, base, core, sharp
-from amsip.bench.anchors import ANCHORS
+from amsip.bench import bandwidths, base, core
+from amsip.bench.core import page, sharp
+from amsip.bench.core.anchors import ANCHORS
 from amsip.maps.levenberg import read
 
-NOTHING = argparse.Namespace()
+DOCS = Path(__file__).parents[1] / "docs"
+QUICK = argparse.Namespace(quick=True, earlier=None, pages=None)
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def small(monkeypatch):
 
 
 def test_core_runs_is_json_and_names_its_origin(small):
-    result = core.run(argparse.Namespace(quick=True))
+    result = core.run(QUICK)
     again = json.loads(json.dumps(result))
     assert again["command"].endswith("core --quick")
     assert {"seconds", "versions", "commit", "ratios", "descents"} <= set(again)
@@ -37,9 +40,37 @@ def test_a_wrong_value_is_called_apart():
     arm = {"ratio": 0.5, "known": 0.9, "error": 0.01, "z": -28.0}
     fine = {"ratio": 0.9, "known": 0.9, "error": 0.01, "z": 0.1}
     row = {"target": "gaussian-2", "m": 4, "floor": 0.2, "reweight": fine, "optimum": arm, "ridge_decides": False}
-    text = core.render({"ratios": [row], "descents": {"note": ""}})
+    result = {"ratios": [row], "descents": {"note": ""}}
+    text = core.render(result)
     assert "1 of 2 ratios agree" in text
     assert "apart: gaussian-2, M = 4, optimum: 0.5 against 0.9" in text
+    assert text.splitlines()[2].endswith("no")
+
+
+@pytest.mark.parametrize(("name", "made"), [("core", page.page), ("bandwidths", bandwidths.page)])
+def test_committed_pages_are_made_from_their_committed_results(name, made):
+    result = json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    assert made(result) == (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert result["commit"] is not None
+
+
+def test_committed_results_keep_what_was_promised():
+    result = json.loads((DOCS / "results" / "core.json").read_text(encoding="utf-8"))
+    assert {row["target"] for row in result["ratios"]} == set(ANCHORS)
+    descent = result["descents"]["rows"][0]
+    assert descent["method"] == "descent"
+    assert result["descents"]["cases"] == 200
+    assert descent["above_start"] == 0
+    for row in result["ratios"]:
+        assert row["reweight"]["ratio"] <= 1.0
+        assert row["optimum"]["ratio"] <= row["reweight"]["ratio"]
+
+
+def test_an_earlier_result_is_shown_and_turned_into_its_page(tmp_path):
+    arguments = argparse.Namespace(quick=False, earlier=DOCS / "results" / "core.json", pages=tmp_path)
+    result = core.run(arguments)
+    assert (tmp_path / "core.md").read_text(encoding="utf-8") == page.page(result)
+    assert "ratios agree within 5 standard errors" in core.render(result)
 
 
 def test_bootstrap_error_is_that_of_a_median_ratio():
@@ -51,7 +82,7 @@ def test_bootstrap_error_is_that_of_a_median_ratio():
     assert core._error_of_ratio(score, floor) == pytest.approx(expected, rel=0.35)
 
 
-@pytest.mark.parametrize("name", [name for name in ANCHORS if name != "banana"])
+@pytest.mark.parametrize("name", [name for name in ANCHORS if name != "banana" and ANCHORS[name].energy])
 def test_every_known_target_has_the_known_self_affinity(name):
     embedding, _, offset = core._target(name)
     assert offset == 0.0
@@ -84,7 +115,7 @@ def test_paths_know_when_they_first_come_close():
 
 @pytest.mark.slow
 def test_bandwidth_table_is_the_papers():
-    result = bandwidths.run(NOTHING)
+    result = bandwidths.run(argparse.Namespace(pages=None))
     assert result["exact"] == 10
     darcy = result["rows"][-1]
     assert abs(darcy["ours"] - darcy["paper"]) < 3 * darcy["sampling_error"]

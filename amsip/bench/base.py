@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -94,6 +95,32 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         ).rstrip()
         for row in cells
     )
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, all but the first column to the right.
+
+    Example:
+        >>> print(markdown(("name", "value"), [("a", "1")]))
+        | name | value |
+        | --- | ---: |
+        | a | 1 |
+    """
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def origin(result: Mapping[str, Any]) -> str:
+    """The closing section of a page: what made its numbers.
+
+    Example:
+        >>> given = {"command": "c", "commit": "abc", "date": "2026-01-02T03", "versions": {"torch": "2"}}
+        >>> print(origin({**given, "seconds": 61}).splitlines()[-1])
+        `c` at commit abc, 2026-01-02, in 61 s. Versions: torch 2.
+    """
+    names = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    made = f"`{result['command']}` at commit {result['commit']}, {result['date'][:10]}, in {result['seconds']:.0f} s."
+    return f"## Where this comes from\n\n{made} Versions: {names}."
 
 
 def _git(root: Path, *arguments: str) -> str:

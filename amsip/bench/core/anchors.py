@@ -9,9 +9,9 @@ class Anchor:
 
     Arguments:
         sets: How many seed sets the medians are over.
-        energy: The self-affinity of the reference.
-        medians: From M to floor, reweight and optimum.
-        condition: From M to the median condition number of the Gram at the seeds.
+        energy: The self-affinity of the reference, where it is known.
+        medians: From M to floor, reweight and optimum; a floor of one where only the ratios are known.
+        condition: From M to the median condition number of the Gram at the seeds, where it is known.
 
     Example:
         >>> ANCHORS["gaussian-2"].medians[4][0]
@@ -19,7 +19,7 @@ class Anchor:
     """
 
     sets: int
-    energy: float
+    energy: float | None
     medians: dict[int, tuple[float, float, float]]
     condition: dict[int, float]
 
@@ -145,6 +145,7 @@ ANCHORS = {
         },
         {4: 1.5, 8: 2.2, 16: 4.2, 32: 8.8, 64: 21.0},
     ),
+    "mixture-64": Anchor(24, None, {4: (1.0, 0.994, 0.709), 16: (1.0, 0.987, 0.708), 64: (1.0, 0.966, 0.733)}, {}),
     "banana": Anchor(
         64,
         0.09777,

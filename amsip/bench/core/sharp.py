@@ -29,6 +29,7 @@ DECAY, BENDING, NOISE = 0.5, 0.2, 0.003
 DAMPING, ITERATIONS, BOX = 0.5, 60, (-100.0, 100.0)
 DESCENT_STEPS, ADAM_STEPS, LONG_STEPS = 100, 150, 600
 CLOSE = 1.01
+HEADER = ("method", "above start", "end/start", "worst", "within 1% of best", "steps to it", "CPU ms a case")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,13 @@ def compare(cases: int) -> dict:
         _adam(start, embedding, ADAM_STEPS),
     ]
     best = torch.stack([_long(start, embedding), *(path.scores.min(0).values for path in paths)]).min(0).values
-    rows = [_row(path, best) for path in paths]
-    return {"cases": cases, "nodes": NODES, "dim": DIM, "ess": float(ess.median()), "rows": rows}
+    return {
+        "cases": cases,
+        "nodes": NODES,
+        "dim": DIM,
+        "ess": float(ess.median()),
+        "rows": [_row(path, best) for path in paths],
+    }
 
 
 def sharp_cases(cases: int) -> tuple[Embedding, Float[Tensor, "cases m d"], Float[Tensor, "cases"]]:
@@ -94,10 +100,28 @@ def render(result: dict) -> str:
     """
     if "rows" not in result:
         return str(result["note"])
-    rows = [
+    return f"{title(result)}\n{table(HEADER, rows(result))}"
+
+
+def title(result: dict) -> str:
+    """What was compared.
+
+    Example:
+        >>> title({"cases": 2, "nodes": 16, "dim": 8, "ess": 14.2})
+        'Sharp conditionals: 2 cases, M = 16, d = 8, effective sample size 14 in the median.'
+    """
+    return (
+        f"Sharp conditionals: {result['cases']} cases, M = {result['nodes']}, d = {result['dim']}, "
+        f"effective sample size {result['ess']:.0f} in the median."
+    )
+
+
+def rows(result: dict) -> list[tuple[object, ...]]:
+    """The cells of each method, under `HEADER`."""
+    return [
         (
             r["method"],
-            r["above_start"],
+            f"{r['above_start']} of {result['cases']}",
             f"{r['end_over_start']:.3f}",
             f"{r['worst_over_start']:.3f}",
             f"{r['share_close']:.0%}",
@@ -106,12 +130,6 @@ def render(result: dict) -> str:
         )
         for r in result["rows"]
     ]
-    header = ("method", "above start", "end/start", "worst", "within 1% of best", "steps to it", "CPU ms a case")
-    title = (
-        f"Sharp conditionals: {result['cases']} cases, M = {result['nodes']}, d = {result['dim']}, "
-        f"effective sample size {result['ess']:.0f} in the median."
-    )
-    return f"{title}\n{table(header, rows)}"
 
 
 def _descent(start: Tensor, embedding: Embedding) -> Path:

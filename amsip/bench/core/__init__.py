@@ -2,23 +2,30 @@
 
     amsip bench core
     amsip bench core --quick
+    amsip bench core --json core.json --pages docs
+    amsip bench core --from core.json --pages docs
 
 First table: on every target the ratios to the Monte Carlo floor, beside values measured beforehand and independently.
 Second table: the descent that cannot climb against the paper's iteration, on a sharp Nadaraya-Watson reference.
 """
 
 import argparse
+import json
 import math
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from amsip.bench import sharp
-from amsip.bench.anchors import ANCHORS, Anchor
-from amsip.bench.base import record, table
+from amsip._disk import write_atomically
+from amsip.bench.base import record
+from amsip.bench.core import page, sharp
+from amsip.bench.core.anchors import ANCHORS, Anchor
+from amsip.bench.core.page import render as render
 from amsip.discrepancy import mmd2
 from amsip.maps.optimum import AdamDescent
 from amsip.problems import toys
@@ -26,7 +33,6 @@ from amsip.references.base import Embedding
 from amsip.weights import optimal_weights, uniform_weights
 
 RESAMPLES = 400
-STANDARD_ERRORS = 5.0
 # above this the ridge of the weight solve, not the kernel, decides the smallest scores
 CONDITION_LIMIT = 1e12
 QUICK_TARGETS = ("gaussian-2", "gaussian-8", "mixture-10")
@@ -45,40 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.description = "Floor, reweight and optimum against known values; the two descents on a sharp reference."
     parser.add_argument("--quick", action="store_true", help="three targets, two budgets, ten descents")
+    parser.add_argument("--from", dest="earlier", type=Path, metavar="FILE", help="show an earlier result instead")
+    parser.add_argument("--pages", type=Path, metavar="DIR", help="write core.md here")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
-    """Both measurements.
+    """Both measurements, or those of an earlier run, and the page where asked."""
+    result = _measured(bool(arguments.quick)) if arguments.earlier is None else _read(arguments.earlier)
+    if arguments.pages is not None:
+        write_atomically(arguments.pages / "core.md", page.page(result).encode())
+    return result
 
-    Example:
-        >>> run(argparse.Namespace(quick=True))["ratios"][0]["target"]  # doctest: +SKIP
-        'gaussian-2'
-    """
+
+def _read(path: Path) -> dict[str, object]:
+    result: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return result
+
+
+def _measured(quick: bool) -> dict[str, object]:
     started = time.perf_counter()
-    quick = bool(arguments.quick)
     ratios = [row for name in (QUICK_TARGETS if quick else ANCHORS) for row in _ratios(name, quick)]
     body = {"ratios": ratios, "descents": sharp.compare(QUICK_CASES if quick else CASES)}
     return record(f"python -m amsip bench core{' --quick' if quick else ''}", started, body)
-
-
-def render(result: dict) -> str:
-    """Both tables, for a terminal.
-
-    Example:
-        >>> print(render({"ratios": [], "descents": {"note": "not run"}}).splitlines()[0])
-        target  M  floor  reweight/floor  known  z  optimum/floor  known  z
-    """
-    header = ("target", "M", "floor", "reweight/floor", "known", "z", "optimum/floor", "known", "z")
-    rows = [
-        (
-            r["target"],
-            r["m"],
-            f"{r['floor']:.3e}",
-            *(cell for arm in ("reweight", "optimum") for cell in _cells(r[arm])),
-        )
-        for r in result["ratios"]
-    ]
-    return f"{table(header, rows)}\n\n{_verdict(result['ratios'])}\n\n{sharp.render(result['descents'])}"
 
 
 def _ratios(name: str, quick: bool) -> Iterator[dict]:
@@ -89,6 +83,7 @@ def _ratios(name: str, quick: bool) -> Iterator[dict]:
             continue
         seeds = toy.seed_sets(m, QUICK_SETS if quick else anchor.sets)
         scores = offset + _scores(seeds, embedding)
+        sys.stderr.write(f"{name}, M = {m}\n")
         yield _row(name, m, anchor, float(embedding.energy) + offset, scores)
 
 
@@ -116,15 +111,15 @@ def _row(name: str, m: int, anchor: Anchor, energy: float, scores: Float[Tensor,
     floor, *known = anchor.medians[m]
     medians = scores.quantile(0.5, -1)
     row = {"target": name, "m": m, "sets": scores.shape[-1], "energy": energy, "known_energy": anchor.energy}
-    row |= {"floor": float(medians[0]), "known_floor": floor, "floor_mean": float(scores[0].mean())}
+    row |= {"floor": float(medians[0]), "floor_mean": float(scores[0].mean())}
     row["floor_mean_in_theory"] = (1.0 - energy) / m
-    for arm, value, score in zip(("reweight", "optimum"), known, scores[1:], strict=True):
+    for arm, value, score in zip(page.ARMS, known, scores[1:], strict=True):
         error = _error_of_ratio(score, scores[0])
         # both sides are medians of samples: the known one over its own number of sets
         both = error * math.sqrt(1.0 + scores.shape[-1] / anchor.sets)
         ratio = float(score.quantile(0.5) / medians[0])
         row[arm] = {"ratio": ratio, "known": value / floor, "error": error, "z": (ratio - value / floor) / both}
-    row["ridge_decides"] = anchor.condition[m] > CONDITION_LIMIT
+    row["ridge_decides"] = anchor.condition.get(m, 1.0) > CONDITION_LIMIT
     return row
 
 
@@ -133,18 +128,3 @@ def _error_of_ratio(score: Float[Tensor, "r"], floor: Float[Tensor, "r"]) -> flo
     generator = torch.Generator().manual_seed(0)
     index = torch.randint(len(score), (RESAMPLES, len(score)), generator=generator)
     return float((score[index].quantile(0.5, -1) / floor[index].quantile(0.5, -1)).std())
-
-
-def _cells(arm: dict) -> tuple[str, str, str]:
-    return f"{arm['ratio']:.4g}", f"{arm['known']:.4g}", f"{arm['z']:+.1f}"
-
-
-def _verdict(rows: list[dict]) -> str:
-    judged = [(r, arm) for r in rows for arm in ("reweight", "optimum")]
-    apart = [(r, arm) for r, arm in judged if abs(r[arm]["z"]) > STANDARD_ERRORS]
-    text = f"{len(judged) - len(apart)} of {len(judged)} ratios agree within {STANDARD_ERRORS:g} standard errors."
-    for r, arm in apart:
-        ratio, known = r[arm]["ratio"], r[arm]["known"]
-        why = " (the Gram is singular to rounding: the ridge decides)" if r["ridge_decides"] else ""
-        text += f"\n  apart: {r['target']}, M = {r['m']}, {arm}: {ratio:.3g} against {known:.3g}{why}"
-    return text
