@@ -1,6 +1,8 @@
 """The promise of every emission: never worse than the reweighted samples it came from."""
 
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -10,17 +12,48 @@ from amsip.discrepancy import loss
 from amsip.finishing import match_moments
 from amsip.references.base import Embedding
 from amsip.rules import Rule
+from amsip.weights import gram_and_mean, solve_weights, uniform_weights
 
 
-def guarded(
-    candidates: list[tuple[Float[Tensor, "*q m d"], Float[Tensor, "*q m"]]],
-    embedding: Embedding,
-) -> Rule:
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Nodes with weights, and what they leave of the discrepancy (in float64, without the reference's constant).
+
+    Example:
+        >>> Candidate(torch.zeros(1, 1), torch.ones(1), torch.tensor(-1.0)).loss.item()
+        -1.0
+    """
+
+    nodes: Float[Tensor, "*q m d"]
+    weights: Float[Tensor, "*q m"]
+    loss: Float[Tensor, "*q"]
+
+
+def weighed(nodes: Float[Tensor, "*q m d"], embedding: Embedding, *, total: float = 1.0) -> tuple[Candidate, Candidate]:
+    """The nodes under equal and under optimal weights, by one reading of the embedding.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> atoms = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> equal, optimal = weighed(atoms[:2], Samples(atoms).embed(SquaredExponential(1.0)))
+        >>> bool(optimal.loss < equal.loss)
+        True
+    """
+    gram, mean = gram_and_mean(nodes, embedding)
+    ones = torch.ones_like(mean)
+    optimal = solve_weights(gram, mean, ones[..., None], total * ones[..., :1]).to(nodes)
+    equal = uniform_weights(nodes) * total
+    # the weights are judged as they will be handed out, in the nodes' own precision
+    first, second = (Candidate(nodes, w, loss(gram, mean, w.to(mean))) for w in (equal, optimal))
+    return first, second
+
+
+def guarded(candidates: Sequence[Candidate], embedding: Embedding) -> Rule:
     """Per query, the candidate of least discrepancy.
 
     Arguments:
-        candidates: Nodes and weights, in the order of `rules.EMISSIONS`.
-        embedding: What the candidates are scored against.
+        candidates: In the order of `rules.EMISSIONS`.
+        embedding: What the candidates were scored against.
 
     Returns:
         A rule whose `emission` says which candidate was kept, query by query.
@@ -28,15 +61,13 @@ def guarded(
     Example:
         >>> from amsip import Samples, SquaredExponential
         >>> atoms = torch.tensor([[0.0], [1.0], [2.0]])
-        >>> near, far = atoms[1:2], torch.full((1, 1), 50.0)
         >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
-        >>> guarded([(far, torch.ones(1)), (near, torch.ones(1))], embedding).emission.item()
+        >>> far, near = (weighed(z, embedding)[1] for z in (torch.full((1, 1), 50.0), atoms[1:2]))
+        >>> guarded([far, near], embedding).emission.item()
         1
     """
-    nodes = torch.stack([z for z, _ in candidates])
-    weights = torch.stack([w for _, w in candidates])
-    scores = torch.stack([_score(z.to(torch.float64), w.to(torch.float64), embedding) for z, w in candidates])
-    best = scores.nan_to_num(nan=torch.inf).argmin(0)
+    best = torch.stack([c.loss for c in candidates]).nan_to_num(nan=torch.inf).argmin(0)
+    nodes, weights = torch.stack([c.nodes for c in candidates]), torch.stack([c.weights for c in candidates])
     return Rule(_pick(nodes, best), _pick(weights, best), embedding, best)
 
 
@@ -50,14 +81,12 @@ def finite_or_seeds(nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d
     return torch.where(torch.isfinite(nodes).flatten(-2).all(-1)[..., None, None], nodes, seeds)
 
 
-def finished(
-    rule: Rule, reweighted: tuple[Float[Tensor, "*q m d"], Float[Tensor, "*q m"]], embedding: Embedding
-) -> Rule:
+def finished(rule: Rule, promise: Float[Tensor, "*q"], embedding: Embedding) -> Rule:
     """The rule with its mean and covariance made exact, in the queries where that keeps the promise.
 
     Arguments:
         rule: What the guard kept.
-        reweighted: The reweighted seeds, which no emission may be worse than.
+        promise: The loss of the reweighted seeds, which no emission may exceed.
         embedding: What both are scored against.
 
     Example:
@@ -65,18 +94,13 @@ def finished(
         >>> atoms = torch.tensor([[-1.0], [0.0], [1.0]])
         >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
         >>> rough = Rule(torch.tensor([[-0.7], [0.9]]), torch.tensor([0.5, 0.5]), embedding)
-        >>> finished(rough, (atoms[:2], torch.tensor([0.5, 0.5])), embedding).mean().abs().item() < 1e-7
+        >>> finished(rough, weighed(atoms[:2], embedding)[1].loss, embedding).mean().abs().item() < 1e-7
         True
     """
     nodes = finite_or_seeds(match_moments(rule.nodes, rule.weights, embedding.moments), rule.nodes)
-    seeds, weights = (part.to(torch.float64) for part in reweighted)
-    promise = _score(seeds, weights, embedding)
-    kept = _score(nodes.to(torch.float64), rule.weights.to(torch.float64), embedding) <= promise
+    gram, mean = gram_and_mean(nodes, embedding)
+    kept = loss(gram, mean, rule.weights.to(mean)) <= promise
     return dataclasses.replace(rule, nodes=torch.where(kept[..., None, None], nodes, rule.nodes))
-
-
-def _score(nodes: Tensor, weights: Tensor, embedding: Embedding) -> Tensor:
-    return loss(embedding.kernel.gram(nodes), embedding.mean(nodes), weights)
 
 
 def _pick(stacked: Tensor, best: Tensor) -> Tensor:

@@ -10,14 +10,13 @@ from torch import Tensor
 from amsip import _checks
 from amsip.defaults import default_kernel, universal_map
 from amsip.finishing import sees_covariances
-from amsip.guard import finished, finite_or_seeds, guarded
+from amsip.guard import finished, finite_or_seeds, guarded, weighed
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
 from amsip.references.base import Reference
 from amsip.references.samples import Samples
 from amsip.rules import Rule
 from amsip.seeds import draw_seeds
-from amsip.weights import optimal_weights, uniform_weights
 
 
 def quadrature(
@@ -111,14 +110,15 @@ def emit(
         return dataclasses.replace(rule, nodes=chart.inverse(rule.nodes), embedding=reference.embed(kernel))
     embedding = reference.embed(kernel)
     with torch.no_grad():
-        candidates = [(seeds, uniform_weights(seeds) * total), (seeds, optimal_weights(seeds, embedding, total=total))]
-        if node_map is not None:
-            nodes = finite_or_seeds(node_map(seeds, embedding), seeds)
-            candidates.append((nodes, optimal_weights(nodes, embedding, total=total)))
-        rule = guarded(candidates, embedding)
-        if node_map is None or total != 1.0 or not sees_covariances(kernel):
+        candidates = weighed(seeds, embedding, total=total)
+        promise = candidates[1].loss
+        if node_map is None:
+            return guarded(candidates, embedding)
+        nodes = finite_or_seeds(node_map(seeds, embedding), seeds)
+        rule = guarded((*candidates, weighed(nodes, embedding, total=total)[1]), embedding)
+        if total != 1.0 or not sees_covariances(kernel):
             return rule
-        return finished(rule, candidates[1], embedding)
+        return finished(rule, promise, embedding)
 
 
 def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.ArrayLike | None = None) -> Reference:

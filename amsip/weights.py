@@ -52,7 +52,7 @@ def optimal_weights(
         >>> optimal_weights(draws[:8], Samples(draws).embed(SquaredExponential(0.5))).sum().round(decimals=5)
         tensor(1.)
     """
-    gram, mean = _gram_and_mean(nodes, embedding)
+    gram, mean = gram_and_mean(nodes, embedding)
     constraints, values = _constraints(nodes.to(torch.float64), embedding, total, exact)
     return solve_weights(gram, mean, constraints, values, jitter=jitter).to(nodes)
 
@@ -85,7 +85,7 @@ def mean_shift_weights(
         >>> mean_shift_weights(torch.tensor([[0.0], [1.0]]), embedding)
         tensor([0.5000, 0.5000])
     """
-    gram, mean = _gram_and_mean(nodes, embedding)
+    gram, mean = gram_and_mean(nodes, embedding)
     free = solve_weights(gram, mean, None, None, jitter=jitter)
     mass = free.sum(-1, keepdim=True)
     _checks.positive_total(mass)
@@ -120,7 +120,7 @@ def simplex_weights(
         tensor([0.5000, 0.5000, 0.0000])
     """
     _checks.positive("total", total)
-    gram, mean = _gram_and_mean(nodes, embedding)
+    gram, mean = gram_and_mean(nodes, embedding)
     # the signed optimum says which nodes are likely to carry weight: a start a few rounds from the end
     signed = unit_sum_weights(gram.detach(), mean.detach(), jitter=jitter).clamp_min(0.0)
     start = total * signed / signed.sum(-1, keepdim=True)
@@ -197,6 +197,17 @@ def unit_sum_weights(
     return solve_weights(gram, mean, ones[..., None], ones[..., :1], jitter=jitter)
 
 
+def gram_and_mean(
+    nodes: Float[Tensor, "*q m d"], embedding: Embedding
+) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m"]]:
+    """K and mu in float64: rounded to less, their noise would be divided by the smallest eigenvalues of K."""
+    _checks.same_dim("nodes", nodes, embedding.dim)
+    exact = nodes.to(torch.float64)
+    mean = embedding.mean(exact)
+    _checks.finite_mean(mean)
+    return embedding.kernel.gram(exact), mean
+
+
 def uniform_weights(nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
     """The weights of Monte Carlo, 1/m each.
 
@@ -205,15 +216,6 @@ def uniform_weights(nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     return torch.full_like(nodes[..., 0], 1.0 / nodes.shape[-2])
-
-
-def _gram_and_mean(nodes: Tensor, embedding: Embedding) -> tuple[Tensor, Tensor]:
-    """K and mu in float64: rounded to less, their noise would be divided by the smallest eigenvalues of K."""
-    _checks.same_dim("nodes", nodes, embedding.dim)
-    exact = nodes.to(torch.float64)
-    mean = embedding.mean(exact)
-    _checks.finite_mean(mean)
-    return embedding.kernel.gram(exact), mean
 
 
 def _constraints(

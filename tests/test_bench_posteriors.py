@@ -10,11 +10,13 @@ import oracles
 import pytest
 import torch
 
+from amsip import quadrature
 from amsip.bench import posteriors
 from amsip.bench.posteriors import caution, data, measure, pages, summary, yardstick
 from amsip.bench.posteriors.arms import DEFAULT, PLAIN, Arm, Outcome, all_arms
 from amsip.bench.posteriors.integrands import FAMILIES, Integrands, multipliers, unit_vectors
 from amsip.bench.posteriors.measure import Plan
+from amsip.bench.posteriors.stated import stated_errors
 from amsip.bench.posteriors.yardstick import Split, score_rules, seed_sets
 
 TASK, DRAWS = "sir", 300
@@ -136,6 +138,25 @@ def test_plain_draws_are_worth_one():
         assert abs(np.log(value)) < 5 * np.log(high / low) / 3.3, family
 
 
+def test_without_a_size_every_draw_is_in_the_pool():
+    split = Split.of_draws(draws(90))
+    assert torch.equal(split.pool.sort(0).values, draws(90).sort(0).values)
+    assert score_rules(split, split.pool[None], torch.full((1, 90), 1 / 90, dtype=torch.float64)).held_out is None
+
+
+def test_stated_errors_are_counted_against_the_errors_made():
+    split = Split.of_draws(draws(400))
+    rule = quadrature(split.pool.expand(5, 400, 2), 12, generator=torch.Generator().manual_seed(0))
+    found = stated_errors(split, rule.nodes, rule.weights)
+    values = split.integrands(rule.nodes)
+    stated = torch.stack([rule.query(q).expect(values[q]) for q in range(5)])
+    claims = rule.estimate(values).quadrature_error
+    columns = split.integrands.families["shortfall"]
+    within = ((stated - split.truth["pool"]).abs() <= claims)[:, columns].double().mean().item()
+    assert found["shortfall"]["within 1"] == within
+    assert set(found) == set(FAMILIES)
+
+
 def test_the_mean_of_the_pool_is_only_wrong_against_other_draws():
     split = Split.of_draws(draws(200), 100)
     whole = split.pool.expand(2, 100, 2)
@@ -154,12 +175,7 @@ def counted(calls):
     return make
 
 
-@pytest.fixture
-def small_pool(cache, monkeypatch):
-    monkeypatch.setattr(yardstick, "POOL", 200)
-
-
-def test_a_run_goes_on_where_it_stopped(small_pool, monkeypatch, tmp_path):
+def test_a_run_goes_on_where_it_stopped(cache, monkeypatch, tmp_path):
     calls, lines = [], []
     monkeypatch.setattr(measure, "all_arms", lambda: iter([Arm(PLAIN, "", counted(calls))]))
     plan = Plan((TASK,), (1, 2), ((4,), (8,)), sets=3)
@@ -175,7 +191,7 @@ def test_a_run_goes_on_where_it_stopped(small_pool, monkeypatch, tmp_path):
     assert len(calls) == 10, "a cell of other settings is not the same cell"
 
 
-def test_a_failure_is_written_down(small_pool, monkeypatch, tmp_path):
+def test_a_failure_is_written_down(cache, monkeypatch, tmp_path):
     def fails(split, m, sets, generator):
         raise RuntimeError("no nodes today")
 
@@ -195,7 +211,8 @@ def row(method, value, task="slcp", observation=1, setting="own weights", m=32):
     interval = [value, 0.9 * value, 1.1 * value]
     score = {"raw": dict.fromkeys(FAMILIES, interval), "capped": interval, "minimum": interval}
     known = {"task": task, "observation": observation, "m": m, "method": method, "setting": setting}
-    return {**known, "ms": 3.0, "pool": score, "held_out": score}
+    stated = {"within 1": 0.7, "within 2": 0.95, "stated over true draws": 1.5}
+    return {**known, "ms": 3.0, "pool": score, "held_out": score, "stated": dict.fromkeys(FAMILIES, stated)}
 
 
 def result(cells):
@@ -241,6 +258,11 @@ def test_page_prints_in_bold_what_beats_the_default():
     assert "Not measured: kernel thinning (not installed)." in page
 
 
+def test_page_says_how_often_stated_errors_hold():
+    stated = pages.page(result([row(DEFAULT, 20.0), row(DEFAULT, 20.0, observation=2)])).split("## Stated")[1]
+    assert "| indicator | 70% | 95% | 1.5 1.5 1.5 |" in stated
+
+
 def test_page_shows_growth_only_where_there_are_several_budgets():
     assert "## Growth" not in pages.page(result([row(DEFAULT, 20.0)]))
     assert (
@@ -282,7 +304,7 @@ def test_options_become_a_plan():
 
 
 @pytest.mark.slow
-def test_a_quick_run_from_end_to_end(small_pool, monkeypatch, tmp_path):
+def test_a_quick_run_from_end_to_end(cache, monkeypatch, tmp_path):
     monkeypatch.setattr(posteriors, "QUICK_TASKS", (TASK,))
     parser = argparse.ArgumentParser()
     posteriors.add_arguments(parser)

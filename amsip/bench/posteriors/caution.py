@@ -45,7 +45,7 @@ def _cheap(rows: Sequence[dict]) -> str:
         "task",
         "rule",
         "ms to make it",
-        "ms to average x^2 over 4,000 draws",
+        "ms to average x^2 over 10,000 draws",
         "microseconds, whole pool",
         "microseconds, same error",
     )
@@ -80,7 +80,7 @@ def _wide(rows: Sequence[dict]) -> str:
     ]
     return f"""## More than 50 coordinates without a subspace
 
-Standard Gaussian pools of 4,000 draws, M = {NODES}. The worth of a node falls towards 1 as the dimension grows: use an
+Standard Gaussian pools of 10,000 draws, M = {NODES}. The worth of a node falls towards 1 as the dimension grows: use an
 informed subspace (`amsip.subspace`) when the data inform few directions, plain draws otherwise.
 
 {markdown(("d", "rule", "mean", *FAMILIES), body)}"""

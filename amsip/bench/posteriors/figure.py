@@ -8,7 +8,7 @@ from amsip.bench.posteriors.pages import HEADLINE, tasks_of
 from amsip.bench.posteriors.summary import best_settings, standings
 
 OURS_COLOUR, RIVAL_COLOUR = "#c2410c", "#94a3b8"
-CAP = 4000 / HEADLINE
+CAP = 10_000 / HEADLINE
 
 
 def draw_figure(result: dict, path: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 import torch
 from jaxtyping import Float64
@@ -22,7 +23,7 @@ SETS = 48
 TASKS = ("gaussian_mixture", "lotka_volterra", "slcp", "gaussian_linear")
 WIDE = (10, 25, 50, 100)
 POOLS = (2, 5, 10, 30, 100)
-POOL = 4000
+POOL = 10_000
 
 
 def measure_limits(report: Callable[[str], None]) -> dict[str, list[dict]]:
@@ -47,7 +48,7 @@ def cheap() -> list[dict]:
             rule = _repeated(make, split.pool, NODES)
             worth = score_rules(split, rule.nodes, rule.weights).pool.capped[0]
             reference, generator = Samples(split.pool), torch.Generator().manual_seed(0)
-            ms = milliseconds(lambda m=make, r=reference, g=generator: m(r, NODES, g), repeats=9)
+            ms = milliseconds(partial(make, reference, NODES, generator), repeats=9)
             spared = NODES * worth - NODES
             rows.append(
                 {
@@ -58,7 +59,7 @@ def cheap() -> list[dict]:
                     "worth": worth,
                     "even_ms": ms / spared if spared > 0 else math.inf,
                     "even_pool_ms": ms / (len(split.pool) - NODES),
-                    "average_ms": milliseconds(lambda p=split.pool: p.square().mean(0), repeats=9),
+                    "average_ms": milliseconds(partial(_average_of_squares, split.pool), repeats=9),
                 }
             )
     return rows
@@ -99,7 +100,7 @@ def wide() -> list[dict]:
     rows = []
     for dim in WIDE:
         generator = torch.Generator().manual_seed(dim)
-        split = Split.of_draws(torch.randn(2 * POOL, dim, dtype=torch.float64, generator=generator), POOL)
+        split = Split.of_draws(torch.randn(POOL, dim, dtype=torch.float64, generator=generator))
         for name, make in METHODS.items():
             rule = _repeated(make, split.pool, NODES)
             score = score_rules(split, rule.nodes, rule.weights)
@@ -127,6 +128,10 @@ def small() -> list[dict]:
                 row[name] = multipliers(estimates, truth, variance, integrands.families, NODES, n).capped
             rows.append(row)
     return rows
+
+
+def _average_of_squares(pool: Tensor) -> Tensor:
+    return pool.square().mean(0)
 
 
 def _repeated(make: Emit, pool: Tensor, m: int) -> Rule:

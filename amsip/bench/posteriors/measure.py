@@ -10,14 +10,17 @@ from pathlib import Path
 import torch
 
 from amsip._disk import write_atomically
-from amsip.bench.posteriors.arms import Arm, all_arms
+from amsip.bench.posteriors.arms import DEFAULT, DESCENT, PLAIN, REWEIGHTED, Arm, Outcome, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, DIMENSIONS, TASKS
-from amsip.bench.posteriors.yardstick import SEED_SETS, cell_seed, score_rules, split_posterior
+from amsip.bench.posteriors.stated import stated_errors
+from amsip.bench.posteriors.yardstick import SEED_SETS, Score, Split, cell_seed, score_rules, split_posterior
 from amsip.bench.rivals.foreign import describe
 from amsip.defaults import whitened_kernel
 
 NODES = ((32,), (8, 16, 64, 128))
 POLL_SECONDS = 10.0
+# measured a second time on half of the draws, and there scored against the other half
+HALVED, HALVED_NODES = (PLAIN, REWEIGHTED, DEFAULT, DESCENT, "greedy sequential BQ"), 32
 
 Job = tuple[str, int, tuple[int, ...]]
 
@@ -108,15 +111,30 @@ def measure_job(plan: Plan, folder: Path, job: Job) -> None:
 
 def _cell(arm: Arm, task: str, observation: int, m: int, sets: int) -> dict[str, object]:
     """The scores of an arm under each of its ways of weighting; a failure is a result too."""
+    rng_seed = cell_seed(task, observation, m)
     split = split_posterior(task, observation)
     try:
-        with torch.no_grad():
-            outcome = arm.make(split, m, sets, torch.Generator().manual_seed(cell_seed(task, observation, m)))
+        outcome = _outcome(arm, split, m, sets, rng_seed)
+        settings = {name: {"pool": asdict(s.pool)} for name, s in _scores(split, outcome).items()}
+        if arm.method in HALVED and m == HALVED_NODES:
+            half = split_posterior(task, observation, halved=True)
+            for name, score in _scores(half, _outcome(arm, half, m, sets, rng_seed)).items():
+                settings[name]["held_out"] = asdict(score)["held_out"]
     except (RuntimeError, ArithmeticError, ValueError) as error:
         return {"failed": f"{type(error).__name__}: {error}"}
-    scores = {name: score_rules(split, outcome.nodes, weights) for name, weights in outcome.weights.items()}
-    settings = {name: {"pool": asdict(s.pool), "held_out": asdict(s.held_out)} for name, s in scores.items()}
-    return {"ms": outcome.ms, "settings": settings}
+    stated = (
+        {"stated": stated_errors(split, outcome.nodes, outcome.weights["optimal"])} if arm.method == DEFAULT else {}
+    )
+    return {"ms": outcome.ms, "settings": settings, **stated}
+
+
+def _outcome(arm: Arm, split: Split, m: int, sets: int, rng_seed: int) -> Outcome:
+    with torch.no_grad():
+        return arm.make(split, m, sets, torch.Generator().manual_seed(rng_seed))
+
+
+def _scores(split: Split, outcome: Outcome) -> dict[str, Score]:
+    return {name: score_rules(split, outcome.nodes, weights) for name, weights in outcome.weights.items()}
 
 
 def _finished(path: Path, stamp: dict[str, object]) -> bool:

@@ -1,6 +1,7 @@
 """From the result of a measurement to the page `posteriors.md`."""
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 
 from amsip.bench.base import table
@@ -11,6 +12,7 @@ from amsip.bench.posteriors.summary import Interval, Standing, best_settings, ge
 
 HEADLINE = 32
 GROWING = ("exponential", "oscillating", "smooth tail", "shortfall")
+EXACT = ("linear", "square", "cross")
 FIGURE = "posteriors.svg"
 
 Row = Sequence[str]
@@ -36,6 +38,7 @@ def page(result: dict) -> str:
         _time(result),
         _growth(result),
         _families(result),
+        _stated(result),
         _held_out(result),
         _settings(result),
         _closing(result),
@@ -61,17 +64,22 @@ def _opening(result: dict) -> str:
 ![How many draws one node replaces]({FIGURE})
 
 A node is worth k when a rule of M nodes errs as little as k M independent draws: Var(f) / MSE(f) / M, over {sets} seed
-sets, against the average over the pool of 4,000 draws that every method was given. The posteriors are the reference
+sets, against the average over the pool of 10,000 draws that every method was given. The posteriors are the reference
 draws of sbibm 1.1.0 (MIT), observations {observations}. Nine families of integrands in whitened coordinates:
-{", ".join(FAMILIES)}. Each family's worth is capped at 4,000 / M, since no rule that sees 4,000 draws is worth more
+{", ".join(FAMILIES)}. Each family's worth is capped at 10,000 / M, since no rule that sees 10,000 draws is worth more
 than all of them, and the geometric mean is taken over families and observations. Brackets are 90% intervals of a
 bootstrap over seed sets. A rival is shown at the setting that served it best on that very task.
 **Bold: the rival beats `{DEFAULT}` there.**"""
 
 
-def _matrix(result: dict, cell_of: Callable[[Standing], str], better: Callable[[Standing, Standing], bool]) -> str:
+def _matrix(
+    result: dict,
+    cell_of: Callable[[Standing], str],
+    better: Callable[[Standing, Standing], bool],
+    among: Callable[[Standing], bool] = lambda standing: True,
+) -> str:
     """Methods by tasks; rivals in bold where `better(theirs, ours)`."""
-    headline = _headline(result)
+    headline = {t: {k: s for k, s in best.items() if among(s)} for t, best in _headline(result).items()}
     methods = _ordered({method for best in headline.values() for method in best}, headline)
     rows = []
     for method in methods:
@@ -151,11 +159,41 @@ def _families(result: dict) -> str:
     )
 
 
+def _stated(result: dict) -> str:
+    """How often the true error is within the stated one."""
+    rows = [row for row in result["cells"] if "stated" in row]
+    if not rows:
+        return ""
+    groups = {
+        "all but indicator": [f for f in FAMILIES if f != "indicator"],
+        "not exact": [f for f in FAMILIES if f not in (*EXACT, "indicator")],
+        **{family: [family] for family in FAMILIES},
+    }
+    lines = []
+    for name, families in groups.items():
+        cells = [row["stated"][family] for row in rows for family in families]
+        shares = [f"{100 * statistics.fmean(cell[key] for cell in cells):.0f}%" for key in ("within 1", "within 2")]
+        ratios = quartiles([cell["stated over true draws"] for cell in cells])
+        lines.append((name, *shares, " ".join(number(q) for q in ratios)))
+    return f"""## Stated errors
+
+`rule.estimate(f)` against the average over the pool: how often the true error is within the stated one and within
+twice it, over all tasks, observations, M and seed sets of `{DEFAULT}`; and quartiles of the stated over the true
+number of equivalent draws. The rule integrates {", ".join(EXACT)} to rounding.
+
+""" + markdown(("families", "within one", "within two", "draws, stated over true"), lines)
+
+
 def _held_out(result: dict) -> str:
-    cells = _matrix(result, lambda s: short(s.held_out), lambda s, ours: s.held_out[0] > ours.held_out[0])
+    cells = _matrix(
+        result,
+        lambda s: short(s.held_out) if s.held_out else "",
+        lambda s, ours: bool(s.held_out and ours.held_out and s.held_out[0] > ours.held_out[0]),
+        lambda s: s.held_out is not None,
+    )
     return (
-        f"## Against draws no method saw, M = {HEADLINE}\n\nThe other 6,000 reference draws: here the pool's own noise "
-        f"counts too, and so does theirs.\n\n{cells}"
+        f"## Against draws no method saw, M = {HEADLINE}\n\nRules made from 5,000 of the draws, scored against the "
+        f"other 5,000: here the pool's own noise counts too, and so does theirs.\n\n{cells}"
     )
 
 
@@ -184,6 +222,16 @@ def markdown(header: Row, rows: Sequence[Row]) -> str:
     """A table, numbers to the right."""
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """The three quartiles.
+
+    Example:
+        >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
+        [2.0, 3.0, 4.0]
+    """
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * list(values)
 
 
 def short(interval: Interval) -> str:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from amsip.bench.posteriors.integrands import FAMILIES
 
@@ -21,7 +22,7 @@ class Standing:
         method: The arm.
         setting: The kernel it was given and the weights it kept.
         capped: Geometric mean over families (capped) and observations, with a 90% interval over seed sets.
-        held_out: The same against draws that no method saw.
+        held_out: The same, made from half of the draws and scored against the other half, where measured.
         families: Per family, the median over observations of the raw multiplier and of its interval's ends.
         ms: CPU milliseconds a rule, the median over observations.
     """
@@ -29,7 +30,7 @@ class Standing:
     method: str
     setting: str
     capped: Interval
-    held_out: Interval
+    held_out: Interval | None
     families: dict[str, Interval]
     ms: float
 
@@ -52,9 +53,9 @@ def read_cells(folder: Path, observations: Sequence[int]) -> list[dict]:
             continue
         for weights, score in cell["settings"].items():
             row = {**known, "setting": setting_name(cell["kernel"], weights), "ms": _rounded(cell["ms"])}
-            for reference in ("pool", "held_out"):
-                row[reference] = {key: _rounded(value) for key, value in score[reference].items()}
-            rows.append(row)
+            rows.append(
+                {**row, **_rounded(score), **({"stated": _rounded(cell["stated"])} if "stated" in cell else {})}
+            )
     return rows
 
 
@@ -114,13 +115,13 @@ def _standing(method: str, setting: str, group: Sequence[dict]) -> Standing:
         method,
         setting,
         geometric([tuple(row["pool"]["capped"]) for row in group]),
-        geometric([tuple(row["held_out"]["capped"]) for row in group]),
+        geometric([tuple(row["held_out"]["capped"]) for row in group]) if "held_out" in group[0] else None,
         families,
         statistics.median(row["ms"] for row in group),
     )
 
 
-def _rounded(value: object) -> object:
+def _rounded(value: Any) -> Any:
     """Four significant digits, in depth."""
     if isinstance(value, dict):
         return {key: _rounded(inner) for key, inner in value.items()}
