@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from amsip.kernels import Kernel, Octaves, Polynomial, Whitened
 from amsip.maps.descent import Descent
+from amsip.placement import inside
 from amsip.pretrained import load_map
 from amsip.references.base import Embedding, Reference
 from amsip.references.thinning import thinned
@@ -16,6 +17,7 @@ from amsip.whitening import Whitening
 LENGTH = 1.4
 MOMENTS = 3.0
 STEPS = 8
+FURTHER_STEPS = 16
 LARGEST_MOVE = 0.5
 NETWORK_ATOMS = 2000
 
@@ -40,7 +42,8 @@ def universal_map(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float
     """The shipped network, which needs no training for a new posterior, and a few descent steps after it.
 
     The network brings random seeds into the basin in one pass; each of the fixed number of steps costs one more
-    reading of the embedding. See `universal_network` for the pass alone.
+    reading of the embedding. A posterior unlike those the network was trained on (`amsip.placement`) gets
+    `FURTHER_STEPS` more. See `universal_network` for the pass alone.
 
     Arguments:
         nodes: The seeds.
@@ -54,6 +57,22 @@ def universal_map(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float
         >>> before, after = (mmd2(z, optimal_weights(z, embedding), embedding) for z in starts)
         >>> bool(after < 0.1 * before)
         True
+    """
+    nodes = usual_steps(nodes, embedding)
+    outside = ~inside(nodes, thinned(embedding, NETWORK_ATOMS))
+    if not bool(outside.any()):
+        return nodes
+    return torch.where(outside[..., None, None], further_descent(nodes, embedding), nodes)
+
+
+def usual_steps(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
+    """The network and the fixed number of descent steps, as every posterior gets them.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> draws = torch.randn(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> usual_steps(draws[:8], Samples(draws).embed(SquaredExponential(1.0))).shape
+        torch.Size([8, 2])
     """
     return universal_descent(universal_network(nodes, embedding), embedding)
 
@@ -73,6 +92,7 @@ def universal_network(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> F
 
 
 universal_descent = Descent(steps=STEPS, newton=False, largest_move=LARGEST_MOVE)
+further_descent = Descent(steps=FURTHER_STEPS, newton=False, largest_move=LARGEST_MOVE)
 
 
 @cache

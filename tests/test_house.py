@@ -29,7 +29,7 @@ ROOMS = (
     {"errors"},
     {"rules"},
     {"guard", "seeds", "maps"},
-    {"pretrained", "correction"},
+    {"pretrained", "correction", "placement"},
     {"defaults"},
     {"quadrature"},
     {"training"},

@@ -1,4 +1,4 @@
-"""Calibrate the stated errors of the package again, on random posteriors and integrands.
+"""Calibrate the stated errors and placements of the package again, on random posteriors and integrands.
 
     amsip calibrate -o calibration.json
 

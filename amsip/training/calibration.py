@@ -1,8 +1,8 @@
-"""Calibrating stated errors on random posteriors and random integrands, never on a benchmark."""
+"""Calibrating stated errors and placements on random posteriors and random integrands, never on a benchmark."""
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from amsip import placement
 from amsip._disk import write_atomically
-from amsip.defaults import universal_map, whitened_kernel
+from amsip.defaults import usual_steps, whitened_kernel
 from amsip.errors import CALIBRATION, evidence
+from amsip.placement import TABLE, achieved_ratio
 from amsip.pretrained import load_card
 from amsip.quadrature import emit
 from amsip.references.samples import Samples
@@ -25,6 +27,7 @@ POOL = 2000
 QUERIES = 6
 DIRECTIONS = 3
 COVERAGE = 0.70
+INSIDE = 0.99
 RULES = 300
 
 
@@ -36,6 +39,14 @@ class Cases:
     log_ratio: Float[Tensor, "n"]
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Features of rules, and the log of the discrepancy they achieved relative to plain draws."""
+
+    features: Float[Tensor, "q f"]
+    log_ratio: Float[Tensor, " q"]
+
+
 def calibrate(
     path: str | Path = CALIBRATION,
     *,
@@ -43,32 +54,34 @@ def calibrate(
     rng_seed: int = 0,
     callback: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Fits the coefficients of stated errors and writes them with what made them (a few minutes).
+    """Fits the coefficients of stated errors and the table of placements; writes them with what made them (minutes).
 
     Arguments:
-        path: Where the table goes; by default the one the package reads.
+        path: Where the coefficients go, the placements beside them; by default where the package reads them.
         rules: On how many random batches of posteriors.
         rng_seed: Draws posteriors and integrands.
         callback: Called with the number of batches done.
     """
     gathered: list[Cases] = []
-    for done, case in enumerate(cases(rules, torch.Generator().manual_seed(rng_seed)), start=1):
+    placed: list[Placed] = []
+    for done, (case, place) in enumerate(cases(rules, torch.Generator().manual_seed(rng_seed)), start=1):
         gathered.append(case)
+        placed.append(place)
         if callback is not None:
             callback(done)
     features = torch.cat([case.features for case in gathered])
     coefficients, coverage = fit_coefficients(Cases(features, torch.cat([case.log_ratio for case in gathered])))
-    table = {
-        "coefficients": coefficients,
-        "coverage": coverage,
-        "integrands": len(features),
-        "rules": rules * QUERIES,
+    origin = {
         "pool": POOL,
+        "rules": rules * QUERIES,
         "rng_seed": rng_seed,
         "map": load_card("universal").sha256,
         "torch": torch.__version__,
         "command": f"amsip calibrate --rules {rules} --rng-seed {rng_seed}",
     }
+    table = {"coefficients": coefficients, "coverage": coverage, "integrands": len(features), **origin}
+    places = {**fit_placement(placed), **origin}
+    write_atomically(Path(path).with_name(TABLE.name), (json.dumps(places, indent=2) + "\n").encode())
     write_atomically(Path(path), (json.dumps(table, indent=2) + "\n").encode())
     return table
 
@@ -103,13 +116,13 @@ def random_integrands(u: Float[Tensor, "q n d"], generator: Generator) -> Float[
     return torch.stack(made)
 
 
-def cases(count: int, generator: Generator) -> Iterator[Cases]:
-    """Rules of the default map on random posteriors, each with its random integrands."""
+def cases(count: int, generator: Generator) -> Iterator[tuple[Cases, Placed]]:
+    """Rules of the default map on random posteriors, each with its random integrands, and where they stand."""
     for index in range(count):
         dim = DIMENSIONS[int(torch.randint(len(DIMENSIONS), (), generator=generator))]
         m = BUDGETS[index % len(BUDGETS)]
         reference = _random_reference(dim, generator)
-        rule = emit(reference, reference.subset(m, generator=generator), whitened_kernel(dim), universal_map)
+        rule = emit(reference, reference.subset(m, generator=generator), whitened_kernel(dim), usual_steps)
         values = random_integrands(torch.cat([rule.nodes, reference.atoms], -2), generator)
         at_nodes, at_atoms = values[..., :m].movedim(0, -1), values[..., m:].movedim(0, -1)
         found = evidence(rule.nodes, rule.weights, at_nodes, whitened_kernel(dim))
@@ -118,7 +131,9 @@ def cases(count: int, generator: Generator) -> Iterator[Cases]:
         # an integrand that is constant at the nodes gives no evidence; such estimates are flagged, not calibrated
         usable = (found.variance > 1e-4 * at_atoms.var(-2)).flatten()
         features = found.features(m, dim).flatten(0, 1)
-        yield Cases(features[usable], ratio.flatten()[usable].clamp_min(1e-14).log())
+        assert rule.embedding is not None
+        place = Placed(placement.features(rule.nodes, rule.embedding), achieved_ratio(rule).clamp_min(1e-14).log())
+        yield Cases(features[usable], ratio.flatten()[usable].clamp_min(1e-14).log()), place
 
 
 def fit_coefficients(gathered: Cases) -> tuple[list[float], dict[str, float]]:
@@ -142,6 +157,25 @@ def fit_coefficients(gathered: Cases) -> tuple[list[float], dict[str, float]]:
     inside = (y - x @ found).exp().sqrt()
     coverage = {"within 1": (inside < 1).double().mean().item(), "within 2": (inside < 2).double().mean().item()}
     return found.tolist(), coverage
+
+
+def fit_placement(placed: Sequence[Placed]) -> dict[str, Any]:
+    """The centre and spread of the features, how far 99% of them reach, and the usual ratio as a linear function."""
+    features, log_ratio = torch.cat([p.features for p in placed]), torch.cat([p.log_ratio for p in placed])
+    varying = features[:, 1:]
+    centre = varying.mean(0)
+    cov = torch.cov(varying.mT)
+    values, vectors = torch.linalg.eigh(cov)
+    whitener = (vectors / values.clamp_min(1e-6).sqrt()).mT
+    distance = ((varying - centre) @ whitener.mT).square().sum(-1).sqrt()
+    usual = torch.linalg.lstsq(features, log_ratio[:, None]).solution[:, 0]
+    return {
+        "centre": centre.tolist(),
+        "whitener": whitener.tolist(),
+        "reach": distance.quantile(INSIDE).item(),
+        "usual": usual.tolist(),
+        "usual_spread": (log_ratio - features @ usual).std().item(),
+    }
 
 
 def _student_loss(log_square: Tensor, log_variance: Tensor) -> Tensor:
