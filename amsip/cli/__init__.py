@@ -16,6 +16,8 @@ VERBS = {
     "train": "fit a map from a configuration file",
     "calibrate": "fit the stated errors to a map again",
     "bench": "run a measurement",
+    "reproduce": "compute a figure of the paper",
+    "claims": "which sentences of the paper hold",
     "demo": "a groundwater example, as one HTML page",
 }
 EXPECTED = (ValueError, TypeError, OSError, ImportError, NumericalError)

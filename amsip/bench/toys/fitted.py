@@ -59,14 +59,13 @@ def fit_missing(toy: Toy, folder: Path, report: Callable[[str], None]) -> None:
         folder: Where weights, cards and checkpoints go.
         report: Told what happens, a line at a time.
     """
-    embedding = toy.reference().embed(toy.kernel)
-    for slug, fit in ((PAPER, _fit_paper), (UNROLLED, _fit_unrolled)):
-        if missing(folder, slug, toy) is None:
-            continue
-        report(f"fitting the {slug} map to {toy.name}")
-        started = time.perf_counter()
-        fit(toy, embedding, weights_file(folder, slug, toy), folder)
-        report(f"fitted in {time.perf_counter() - started:.0f} s")
+    fit_paper(toy, folder, report)
+    _fit_one(UNROLLED, _fit_unrolled, toy, folder, report)
+
+
+def fit_paper(toy: Toy, folder: Path, report: Callable[[str], None]) -> None:
+    """Fit the paper's map alone, if it is not in the folder yet; arguments as for `fit_missing`."""
+    _fit_one(PAPER, _fit_paper, toy, folder, report)
 
 
 def weights_file(folder: Path, slug: str, toy: Toy) -> Path:
@@ -82,6 +81,17 @@ def missing(folder: Path, slug: str, toy: Toy) -> str | None:
 def digest(folder: Path, slug: str, toy: Toy) -> str:
     """The digest of the weights."""
     return load_card(weights_file(folder, slug, toy)).sha256
+
+
+def _fit_one(
+    slug: str, fit: Callable[[Toy, Embedding, Path, Path], None], toy: Toy, folder: Path, report: Callable[[str], None]
+) -> None:
+    if missing(folder, slug, toy) is None:
+        return
+    report(f"fitting the {slug} map to {toy.name}")
+    started = time.perf_counter()
+    fit(toy, toy.reference().embed(toy.kernel), weights_file(folder, slug, toy), folder)
+    report(f"fitted in {time.perf_counter() - started:.0f} s")
 
 
 def _fit_paper(toy: Toy, embedding: Embedding, path: Path, folder: Path) -> None:
