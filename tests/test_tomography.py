@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from amsip.problems.projector import RayProjector
+from amsip.problems.tomography import Tomography
+from amsip.problems.toys import tomography_latent
 
 SMALL = RayProjector(size=7, angles=5, detectors=3, steps=11, half_range=70.0)
 
@@ -117,3 +119,119 @@ def test_bad_geometries_are_named():
         RayProjector(size=7, angles=5, detectors=3, steps=11, half_range=0.0)
     with pytest.raises(ValueError, match="`images`"):
         SMALL.project(torch.zeros(48))
+
+
+PROBLEM = Tomography()
+TINY = Tomography(SMALL, noise=0.3, shift=0.7, power=2.5, scale=1.3)
+
+
+def drawn(problem: Tomography, n: int = 3):
+    return problem.simulate(n, generator=torch.Generator().manual_seed(4))
+
+
+def loop_laplacian(size: int) -> np.ndarray:
+    matrix = np.zeros((size**2, size**2))
+    for row in range(size):
+        for column in range(size):
+            for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+                r, c = row + down, column + right
+                if 0 <= r < size and 0 <= c < size:
+                    matrix[row * size + column, row * size + column] += 1.0
+                    matrix[row * size + column, r * size + c] -= 1.0
+    return matrix
+
+
+def test_prior_is_the_power_of_the_shifted_laplacian():
+    shifted = 0.5 * np.eye(256) + loop_laplacian(16)
+    assert np.allclose(PROBLEM.prior.cov.numpy(), np.linalg.inv(shifted @ shifted), atol=1e-10)
+    assert PROBLEM.prior.cov.diagonal().sqrt().mean().item() == pytest.approx(0.471, abs=5e-4)
+    values = np.linalg.eigvalsh(0.7 * np.eye(49) + loop_laplacian(7))
+    assert np.allclose(np.linalg.eigvalsh(TINY.prior.cov.numpy()), np.sort(1.69 * values**-2.5), rtol=1e-9)
+
+
+def test_joint_draws_have_the_covariance_of_the_model():
+    images, observations = TINY.simulate(20000, generator=torch.Generator().manual_seed(5))
+    matrix, prior = SMALL.matrix.to_dense(), TINY.prior.cov
+    expected = matrix @ prior @ matrix.mT + 0.09 * torch.eye(15, dtype=torch.float64)
+    found = observations.mT @ observations / 20000
+    scale = expected.diagonal().sqrt()
+    assert ((found - expected).abs() / (scale[:, None] * scale)).max() < 5.0 * math.sqrt(2.0 / 20000)
+    noise = observations - TINY.forward(images)
+    assert abs(noise.std().item() - 0.3) < 5.0 * 0.3 / math.sqrt(2 * noise.numel())
+    assert (noise.mT @ images / 20000).abs().max() < 0.03
+
+
+def test_posterior_is_the_gain_form_of_direct_linear_algebra():
+    _, observations = drawn(PROBLEM)
+    matrix, prior = PROBLEM.projector.matrix.to_dense().numpy(), PROBLEM.prior.cov.numpy()
+    gain = prior @ matrix.T @ np.linalg.inv(matrix @ prior @ matrix.T + 0.64 * np.eye(256))
+    posterior = PROBLEM.posterior(observations)
+    assert np.allclose(posterior.mean.numpy(), observations.numpy() @ gain.T, atol=1e-10)
+    assert np.allclose(posterior.cov[1].numpy(), prior - gain @ matrix @ prior, atol=1e-10)
+    assert posterior.sample(2, generator=torch.Generator().manual_seed(0)).shape == (3, 2, 256)
+
+
+@pytest.mark.parametrize("problem", [TINY, PROBLEM], ids=["tiny", "paper"])
+def test_scores_are_gradients_of_log_densities(problem):
+    images, observations = drawn(problem)
+    points = images[:, None].expand(-1, 2, -1).clone().requires_grad_(True)
+    likelihood = problem.log_likelihood(points, observations)
+    (by_autograd,) = torch.autograd.grad(likelihood.sum(), points)
+    exact = points.detach()
+    assert torch.allclose(problem.likelihood_score(exact, observations), by_autograd, atol=1e-9)
+    # and the posterior's score, from likelihood and prior, is that of the solved posterior
+    assert torch.allclose(problem.score(exact, observations), problem.posterior(observations).score(exact), atol=1e-8)
+
+
+def test_likelihood_is_normalised():
+    images, observations = drawn(TINY)
+    residual = (observations - TINY.forward(images)).numpy()
+    expected = [
+        sum(math.log(math.exp(-0.5 * (r / 0.3) ** 2) / (0.3 * math.sqrt(2 * math.pi))) for r in row) for row in residual
+    ]
+    assert np.allclose(TINY.log_likelihood(images[:, None], observations)[:, 0].numpy(), expected, atol=1e-10)
+
+
+def test_informed_subspace_is_that_of_the_paper():
+    spectrum = PROBLEM.informed.spectrum
+    assert [round(v, 4) for v in spectrum[:7].tolist()] == [26.6296, 10.1756, 7.5073, 5.5009, 4.2806, 2.7287, 2.6846]
+    assert (spectrum.sum() ** 2 / spectrum.square().sum()).item() == pytest.approx(6.825, abs=5e-4)
+    assert PROBLEM.informed.rank == 7
+
+
+def test_a_wedge_of_75_degrees_in_all_would_have_rank_six():
+    narrow = Tomography(RayProjector(size=16, angles=16, detectors=16, steps=32, half_range=37.5))
+    assert narrow.informed.rank == 6
+
+
+@pytest.mark.parametrize("problem", [TINY, PROBLEM], ids=["tiny", "paper"])
+def test_latent_posterior_is_the_posterior_of_the_features(problem):
+    _, observations = drawn(problem)
+    push = problem.informed.chart.inverse_root
+    image, latent = problem.posterior(observations), problem.latent_posterior(observations)
+    assert torch.allclose(latent.mean, image.mean @ push.mT, atol=1e-9)
+    assert torch.allclose(latent.cov, push @ image.cov @ push.mT, atol=1e-9)
+
+
+def test_resolved_spread_is_that_of_lifted_draws_and_a_part_of_the_whole():
+    _, observations = drawn(PROBLEM, 1)
+    draws = PROBLEM.latent_posterior(observations[0]).sample(20000, generator=torch.Generator().manual_seed(6))
+    spread = PROBLEM.informed.lift(draws).std(0)
+    assert (spread / PROBLEM.resolved_std - 1.0).abs().max() < 5.0 / math.sqrt(40000)
+    whole = PROBLEM.posterior_cov.diagonal().sqrt()
+    assert (PROBLEM.resolved_std < whole).all()
+    assert PROBLEM.resolved_std.mean().item() == pytest.approx(0.104, abs=5e-4)
+    assert whole.mean().item() == pytest.approx(0.343, abs=5e-4)
+
+
+def test_toy_of_the_bandwidth_table_is_this_latent_posterior():
+    toy = tomography_latent()
+    assert torch.equal(toy.reference().cov, PROBLEM.latent_cov)
+    assert f"{toy.bandwidth:.4f}" == "0.3460"
+
+
+def test_bad_problems_are_named():
+    with pytest.raises(ValueError, match="`noise`"):
+        Tomography(noise=0.0)
+    with pytest.raises(ValueError, match="`observation`"):
+        TINY.log_likelihood(torch.zeros(1, 49), torch.zeros(14))

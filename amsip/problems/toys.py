@@ -15,6 +15,7 @@ from torch import Tensor
 from amsip import _checks
 from amsip.bandwidths import dimension_bandwidth, log_bandwidth
 from amsip.kernels import SquaredExponential
+from amsip.problems.tomography import Tomography
 from amsip.references.base import Reference
 from amsip.references.gaussian import Gaussian
 from amsip.references.mixture import Mixture
@@ -164,14 +165,16 @@ def banana(bank: int = BANANA_BANK) -> Toy:
 
 
 def tomography_latent() -> Toy:
-    """The seven-dimensional latent posterior of the linear-Gaussian tomography, for its bandwidth.
+    """The posterior of the seven informed features of the paper's tomography, centred.
+
+    See `amsip.problems.tomography.Tomography` for the problem. Its observation moves the mean alone, which the
+    discrepancy does not see.
 
     Example:
         >>> round(tomography_latent().reference().cov[0, 0].item(), 4)
         0.0362
     """
-    variances = 1.0 / (1.0 + torch.tensor(TOMOGRAPHY_EIGENVALUES, dtype=torch.float64))
-    return _centred_gaussian("tomography-7", torch.diag(variances), 0.3460)
+    return _centred_gaussian("tomography-7", Tomography().latent_cov, 0.3460)
 
 
 def darcy_latent() -> Toy:
@@ -196,16 +199,6 @@ def paper_toys() -> list[Toy]:
 
 GAUSSIAN_BANDWIDTHS = {2: 0.1648, 4: 0.1840, 8: 0.2735, 16: 0.3962}
 MIXTURE_BANDWIDTHS = {10: 2.2148, 32: 3.0738, 64: 3.9294}
-# the leading eigenvalues of the prior-whitened information matrix of the 16 x 16 limited-angle problem
-TOMOGRAPHY_EIGENVALUES = (
-    26.629560254,
-    10.1756407706,
-    7.50729084912,
-    5.50092125318,
-    4.28056070787,
-    2.72870184791,
-    2.68462500614,
-)
 
 
 def _gaussian_plane() -> Tensor:
