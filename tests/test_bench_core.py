@@ -97,20 +97,37 @@ def test_banana_carries_the_offset_of_its_two_banks():
 
 
 def test_sharp_cases_are_sharp_and_reproducible():
-    embedding, start, ess = sharp.sharp_cases(5)
+    embedding, starts, ess = sharp.sharp_cases(5)
     again = sharp.sharp_cases(5)[1]
-    assert torch.equal(start, again)
+    assert torch.equal(starts, again)
+    assert not torch.equal(starts[0], starts[1])
     assert (ess < 60).all()
-    assert torch.isfinite(read(start, embedding).loss).all()
+    assert torch.isfinite(read(starts[0], embedding).loss).all()
 
 
 def test_paths_know_when_they_first_come_close():
     scores = torch.tensor([[8.0, 4.0], [2.0, 5.0], [1.005, 6.0], [1.0, 7.0]], dtype=torch.float64)
-    row = sharp._row(sharp.Path("who", scores, 0.5), torch.tensor([1.0, 1.0], dtype=torch.float64))
+    best = torch.tensor([1.0, 1.0], dtype=torch.float64)
+    row = sharp._row(sharp.Path("who", scores, 0.5), best, torch.zeros_like(best))
     assert row["above_start"] == 1
     assert row["share_close"] == 0.5
     assert row["steps_to_close"] == 2
     assert row["milliseconds_to_close"] == 500.0
+
+
+def test_a_start_that_is_exact_has_nothing_to_gain_and_spoils_no_ratio():
+    scores = torch.tensor([[0.0, 4.0], [-1e-16, 1.0]], dtype=torch.float64)
+    row = sharp._row(sharp.Path("who", scores, 0.5), scores[1], torch.full((2,), 1e-9, dtype=torch.float64))
+    assert row["above_start"] == 0
+    assert row["worst_over_start"] == pytest.approx(1.0)
+    assert row["share_close"] == 1.0
+
+
+def test_the_best_of_several_starts_costs_all_of_them():
+    paths = [sharp.Path("a", torch.tensor([[3.0], [1.0]]), 0.5), sharp.Path("b", torch.tensor([[2.0], [1.5]]), 0.25)]
+    least = sharp._least("best", paths)
+    assert least.scores.flatten().tolist() == [2.0, 1.0]
+    assert least.seconds == 0.75
 
 
 @pytest.mark.slow

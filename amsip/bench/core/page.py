@@ -56,11 +56,15 @@ def _sharp(descents: dict) -> str:
     sentence = f"Above its start on some case: {', '.join(losers)}." if losers else "None ended above its start."
     return (
         f"## Two refinements of sharp conditionals\n\n{sharp.title(descents)} Every case is followed from the same "
-        "seeds, drawn by weight. The best known score of a case is the least that any of the methods below, or 1,200 "
-        f"further steps of Adam, has met on it. {sentence}\n\n"
+        f"seeds, drawn by weight; one row keeps the best of {sharp.STARTS} such starts. The best known score of a case "
+        "is the least that any of the methods below, or 1,200 further steps of Adam, has met on it. The score has "
+        "many local minima here: a descent from one start rests in one of them, so what keeps it from the best known "
+        f"value is where it began, not the number of its steps. {sentence}\n\n"
         + markdown(sharp.HEADER, [list(map(str, row)) for row in sharp.rows(descents)])
-        + "\n\n*End/start* is the median over cases of the last score over the first, *worst* the largest; *steps* and "
-        "*CPU ms* are medians over the cases that came within 1% of the best known score."
+        + "\n\n*End/start* is the median over cases of the last score over the first, *worst* the largest; *end/best* "
+        f"the median over the best known. To both sides of a ratio {sharp.ROUNDING:g} of the self-affinity is added, "
+        "below which a score is zero to rounding. *Steps* and *CPU ms* are medians over the cases that came within 1% "
+        "of the best known score."
     )
 
 
