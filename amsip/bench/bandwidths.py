@@ -62,8 +62,8 @@ def page(result: dict) -> str:
     opening = (
         "# The paper's bandwidths, recomputed\n\nWith N = 4,000 draws from the paper's seeds. The groundwater row "
         "depends on draws that the paper does not fix: ours is a mean over "
-        f"{DARCY_DRAWS} samples, compared with its sampling error. The plain median of the pairwise distances, without the logarithm, is what the "
-        "words *median heuristic* usually mean."
+        f"{DARCY_DRAWS} samples, compared with its sampling error. The plain median is what the words *median "
+        "heuristic* usually mean: that of the pairwise distances."
     )
     verdict = f"**{result['exact']} of {len(result['rows'])} agree to four digits.**"
     return "\n\n".join([opening, verdict, markdown(HEADER, _cells(result)), origin(result)]) + "\n"
