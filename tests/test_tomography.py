@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from amsip.problems.linear import LinearGaussian
 from amsip.problems.projector import RayProjector
-from amsip.problems.tomography import Tomography
+from amsip.problems.tomography import tomography
 from amsip.problems.toys import tomography_latent
 
 SMALL = RayProjector(size=7, angles=5, detectors=3, steps=11, half_range=70.0)
@@ -121,11 +122,11 @@ def test_bad_geometries_are_named():
         SMALL.project(torch.zeros(48))
 
 
-PROBLEM = Tomography()
-TINY = Tomography(SMALL, noise=0.3, shift=0.7, power=2.5, scale=1.3)
+PROBLEM = tomography()
+TINY = tomography(SMALL, noise=0.3, shift=0.7, power=2.5, scale=1.3)
 
 
-def drawn(problem: Tomography, n: int = 3):
+def drawn(problem: LinearGaussian, n: int = 3):
     return problem.simulate(n, generator=torch.Generator().manual_seed(4))
 
 
@@ -163,7 +164,7 @@ def test_joint_draws_have_the_covariance_of_the_model():
 
 def test_posterior_is_the_gain_form_of_direct_linear_algebra():
     _, observations = drawn(PROBLEM)
-    matrix, prior = PROBLEM.projector.matrix.to_dense().numpy(), PROBLEM.prior.cov.numpy()
+    matrix, prior = PROBLEM.matrix.numpy(), PROBLEM.prior.cov.numpy()
     gain = prior @ matrix.T @ np.linalg.inv(matrix @ prior @ matrix.T + 0.64 * np.eye(256))
     posterior = PROBLEM.posterior(observations)
     assert np.allclose(posterior.mean.numpy(), observations.numpy() @ gain.T, atol=1e-10)
@@ -200,7 +201,7 @@ def test_informed_subspace_is_that_of_the_paper():
 
 
 def test_a_wedge_of_75_degrees_in_all_would_have_rank_six():
-    narrow = Tomography(RayProjector(size=16, angles=16, detectors=16, steps=32, half_range=37.5))
+    narrow = tomography(RayProjector(size=16, angles=16, detectors=16, steps=32, half_range=37.5))
     assert narrow.informed.rank == 6
 
 
@@ -232,6 +233,6 @@ def test_toy_of_the_bandwidth_table_is_this_latent_posterior():
 
 def test_bad_problems_are_named():
     with pytest.raises(ValueError, match="`noise`"):
-        Tomography(noise=0.0)
+        tomography(noise=0.0)
     with pytest.raises(ValueError, match="`observation`"):
         TINY.log_likelihood(torch.zeros(1, 49), torch.zeros(14))

@@ -11,7 +11,8 @@ from amsip.bench.toys.fitted import BATCH, GAUSSIAN_STEPS, ToyTasks
 from amsip.maps.attention import AttentionMap
 from amsip.paper.base import Run
 from amsip.paper.trained import QUICK_BATCH, QUICK_STEPS, trained_map
-from amsip.problems.tomography import Tomography
+from amsip.problems.linear import LinearGaussian
+from amsip.problems.tomography import tomography
 from amsip.problems.toys import BANDWIDTH_DRAWS, BANDWIDTH_SEED, Toy, tomography_latent
 from amsip.training.config import FitConfig
 
@@ -20,14 +21,14 @@ DTYPE = "float32"
 
 
 @cache
-def problem() -> Tomography:
+def problem() -> LinearGaussian:
     """The paper's problem, solved once.
 
     Example:
         >>> problem() is problem()
         True
     """
-    return Tomography()
+    return tomography()
 
 
 @cache

@@ -15,7 +15,8 @@ from torch import Tensor
 from amsip import _checks
 from amsip.bandwidths import dimension_bandwidth, log_bandwidth
 from amsip.kernels import SquaredExponential
-from amsip.problems.tomography import Tomography
+from amsip.problems.linear import LinearGaussian
+from amsip.problems.tomography import tomography
 from amsip.references.base import Reference
 from amsip.references.gaussian import Gaussian
 from amsip.references.mixture import Mixture
@@ -99,17 +100,38 @@ class Toy:
 def gaussian_toy(dim: int) -> Toy:
     r"""The linear-Gaussian posterior of the paper in 2, 4, 8 or 16 dimensions, centred.
 
-    In two dimensions the prior is N(0, [[1.5, 0.2], [0.2, 1]]), the forward map [[1, 0.3], [-0.1, 0.9]] and the noise
-    diag(0.15, 0.2). Above, the prior is Q diag(1 .. 2) Q' with a random rotation Q, the forward map the identity and
-    the noise 0.3. The mean is dropped: the discrepancy does not see it.
+    That of `gaussian_problem`. The mean is dropped: the discrepancy does not see it.
 
     Example:
         >>> [round(v, 6) for v in gaussian_toy(2).reference().cov[0].tolist()]
         [0.141846, -0.035303]
     """
-    _checks.one_of("dim", dim, tuple(GAUSSIAN_BANDWIDTHS))
-    cov = _gaussian_plane() if dim == 2 else _gaussian_rotated(dim)
+    cov = gaussian_problem(dim).posterior_cov
     return _centred_gaussian(f"gaussian-{dim}", cov, GAUSSIAN_BANDWIDTHS[dim])
+
+
+def gaussian_problem(dim: int) -> LinearGaussian:
+    r"""The linear-Gaussian inverse problem behind `gaussian_toy`.
+
+    In two dimensions the prior is N(0, [[1.5, 0.2], [0.2, 1]]), the forward map [[1, 0.3], [-0.1, 0.9]] and the noise
+    diag(0.15, 0.2). Above, the prior is Q diag(1 .. 2) Q' with a random rotation Q, the forward map the identity and
+    the noise 0.3.
+
+    Example:
+        >>> gaussian_problem(4).posterior(torch.zeros(4, dtype=torch.float64)).mean.abs().max().item()
+        0.0
+    """
+    _checks.one_of("dim", dim, tuple(GAUSSIAN_BANDWIDTHS))
+    if dim == 2:
+        prior = torch.tensor([[1.5, 0.2], [0.2, 1.0]], dtype=torch.float64)
+        forward = torch.tensor([[1.0, 0.3], [-0.1, 0.9]], dtype=torch.float64)
+        noise = torch.tensor([0.15, 0.20], dtype=torch.float64)
+    else:
+        generator = torch.Generator().manual_seed(42)
+        rotation = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
+        prior = (rotation * torch.linspace(1.0, 2.0, dim, dtype=torch.float64)) @ rotation.mT
+        forward, noise = torch.eye(dim, dtype=torch.float64), torch.full((dim,), 0.3**2, dtype=torch.float64)
+    return LinearGaussian(Gaussian(torch.zeros_like(prior[0]), 0.5 * (prior + prior.mT)), forward, noise)
 
 
 def mixture_toy(dim: int) -> Toy:
@@ -167,14 +189,14 @@ def banana(bank: int = BANANA_BANK) -> Toy:
 def tomography_latent() -> Toy:
     """The posterior of the seven informed features of the paper's tomography, centred.
 
-    See `amsip.problems.tomography.Tomography` for the problem. Its observation moves the mean alone, which the
+    See `amsip.problems.tomography` for the problem. Its observation moves the mean alone, which the
     discrepancy does not see.
 
     Example:
         >>> round(tomography_latent().reference().cov[0, 0].item(), 4)
         0.0362
     """
-    return _centred_gaussian("tomography-7", Tomography().latent_cov, 0.3460)
+    return _centred_gaussian("tomography-7", tomography().latent_cov, 0.3460)
 
 
 def darcy_latent() -> Toy:
@@ -199,20 +221,6 @@ def paper_toys() -> list[Toy]:
 
 GAUSSIAN_BANDWIDTHS = {2: 0.1648, 4: 0.1840, 8: 0.2735, 16: 0.3962}
 MIXTURE_BANDWIDTHS = {10: 2.2148, 32: 3.0738, 64: 3.9294}
-
-
-def _gaussian_plane() -> Tensor:
-    prior = torch.tensor([[1.5, 0.2], [0.2, 1.0]], dtype=torch.float64)
-    forward = torch.tensor([[1.0, 0.3], [-0.1, 0.9]], dtype=torch.float64)
-    noise = torch.tensor([0.15, 0.20], dtype=torch.float64)
-    return torch.linalg.inv(torch.linalg.inv(prior) + forward.mT @ (forward / noise[:, None]))
-
-
-def _gaussian_rotated(dim: int) -> Tensor:
-    generator = torch.Generator().manual_seed(42)
-    rotation = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64)).Q
-    scale = torch.linspace(1.0, 2.0, dim, dtype=torch.float64)
-    return (rotation / (1.0 / scale + 1.0 / 0.3**2)) @ rotation.mT
 
 
 def _centred_gaussian(name: str, cov: Tensor, printed: float) -> Toy:
