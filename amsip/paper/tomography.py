@@ -1,5 +1,6 @@
 """The tomography latent at two bandwidths, and the paper's network fitted at each."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -65,3 +66,13 @@ def latent_map(run: Run, name: str) -> nn.Module:
         ToyTasks(toy, toy.reference().embed(toy.kernel), batch=batch),
         config,
     )
+
+
+def listed(values: Iterable[float]) -> str:
+    """Numbers with commas between, to three digits.
+
+    Example:
+        >>> listed([0.91234, 12.0])
+        '0.912, 12'
+    """
+    return ", ".join(f"{value:.3g}" for value in values)
