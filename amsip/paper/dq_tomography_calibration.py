@@ -213,9 +213,9 @@ def _several_times(data: Data) -> Finding:
 def _at_the_edge(data: Data) -> Finding:
     ratio, prior = data["edge_to_inside"], data["prior_edge_to_inside"]
     note = (
-        f"Mean full std on the border over inside {ratio:.2f}, of which the prior has {prior:.2f} already. The four sides"
-        f" are alike (upper and lower over left and right: {data['rows_to_columns']:.2f}), though the wedge is not. The "
-        f"maps of full and resolved std correlate at {data['maps_correlation']:.2f}."
+        f"Mean full std on the border over inside {ratio:.2f}, of which the prior has {prior:.2f} already. The four "
+        f"sides are alike (upper and lower over left and right: {data['rows_to_columns']:.2f}), though the wedge is "
+        f"not. The maps of full and resolved std correlate at {data['maps_correlation']:.2f}."
     )
     by_wedge = ratio - 1.0 > 2.0 * (prior - 1.0) or abs(data["rows_to_columns"] - 1.0) > RATIO[1] - 1.0
     partly = Verdict.HOLDS if by_wedge else Verdict.CONDITION

@@ -9,16 +9,17 @@ from torch import nn
 
 from amsip.bench.cache import cache_directory
 from amsip.bench.toys import fitted
+from amsip.bench.toys.measure import bench_toys
 from amsip.maps.attention import AttentionMap
 from amsip.paper.base import Run
 from amsip.pretrained import load_card, load_map, save_map
-from amsip.problems.toys import BASE_SEED, Toy
+from amsip.problems.toys import BASE_SEED, Toy, banana
 from amsip.training.config import FitConfig
 from amsip.training.engine import fit_map
 from amsip.training.log import Entry
 from amsip.training.tasks import Tasks
 
-QUICK_STEPS, QUICK_BATCH = 60, 16
+QUICK_STEPS, QUICK_BATCH, QUICK_BANK = 30, 8, 500
 REPORT_EVERY = 500
 
 
@@ -67,32 +68,33 @@ def weights_file(run: Run, name: str) -> Path:
     return run.folder / "maps" / f"{name}.safetensors"
 
 
-def toy_map(run: Run, toy: Toy) -> nn.Module:
-    """The paper's map of a toy, as `amsip bench toys --train` fits and keeps it; a short fit in a quick run."""
+def toy_map(run: Run, name: str) -> nn.Module:
+    """The paper's map of a toy, as `amsip bench toys --train` fits and keeps it; a short fit in a quick run.
+
+    Arguments:
+        run: Who is told how far a fit is.
+        name: One of `amsip.bench.toys.measure.bench_toys()`.
+    """
+    toy = bench_toys()[name]
     if run.quick:
-        return _quick_map(run, toy)
+        return _quick_map(run, banana(QUICK_BANK) if name == "banana" else toy)
     folder = cache_directory("toys")
     fitted.fit_paper(toy, folder, run.report)
     return load_map(fitted.weights_file(folder, fitted.PAPER, toy))
 
 
-def toy_digest(run: Run, toy: Toy) -> str:
+def toy_digest(run: Run, name: str) -> str:
     """The digest of the weights that `toy_map` gives, once it has given them."""
     if run.quick:
-        return load_card(weights_file(run, _quick_name(toy))).sha256
-    return fitted.digest(cache_directory("toys"), fitted.PAPER, toy)
+        return load_card(weights_file(run, f"quick-{name}")).sha256
+    return fitted.digest(cache_directory("toys"), fitted.PAPER, bench_toys()[name])
 
 
 def _quick_map(run: Run, toy: Toy) -> nn.Module:
-    embedding = toy.reference().embed(toy.kernel)
     return trained_map(
         run,
-        _quick_name(toy),
+        f"quick-{toy.name}",
         lambda: AttentionMap(toy.dim, generator=torch.Generator().manual_seed(0)),
-        fitted.ToyTasks(toy, embedding, batch=QUICK_BATCH),
-        FitConfig(steps=QUICK_STEPS, lr=1e-3),
+        fitted.ToyTasks(toy, toy.reference().embed(toy.kernel), batch=QUICK_BATCH),
+        FitConfig(steps=QUICK_STEPS, lr=2e-3),
     )
-
-
-def _quick_name(toy: Toy) -> str:
-    return f"quick-{toy.name}"

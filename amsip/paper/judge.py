@@ -1,0 +1,77 @@
+"""Verdicts that several experiments reach in the same way."""
+
+from collections.abc import Sequence
+
+from amsip.paper.base import Data, Finding, Verdict
+
+
+def largest_ratio(rows: Sequence[Data], arm: str) -> Data:
+    """The row in which an arm is closest to the floor, or furthest above it.
+
+    Example:
+        >>> largest_ratio([{"arm": "warm", "ratio": r} for r in (0.2, 0.9)], "warm")["ratio"]
+        0.9
+    """
+    return max((row for row in rows if row["arm"] == arm), key=lambda row: row["ratio"])
+
+
+def below_floor(rows: Sequence[Data], arm: str, note: str) -> Finding:
+    """Whether an arm is below the floor in every row: the worst ratio of medians, with its interval.
+
+    Arguments:
+        rows: As `amsip.paper.arms.summary` gives them.
+        arm: Which.
+        note: What the margin is relative to.
+
+    Example:
+        >>> rows = [{"arm": "warm", "ratio": 0.8, "ratio_interval": [0.7, 0.9], "m": 4}]
+        >>> below_floor(rows, "warm", "exact mean").verdict.value
+        'holds'
+    """
+    worst = largest_ratio(rows, arm)
+    low, high = worst["ratio_interval"]
+    verdict = Verdict.HOLDS if high < 1.0 else Verdict.FAILS if low >= 1.0 else Verdict.CONDITION
+    return Finding(verdict, worst["ratio"], (low, high), f"Worst cell{place(worst)}. {note}")
+
+
+def place(row: Data) -> str:
+    """Which cell a row is.
+
+    Example:
+        >>> place({"toy": "banana", "m": 8})
+        ': banana, M = 8'
+    """
+    parts = [*([row["toy"]] if "toy" in row else []), f"M = {row['m']}"]
+    return ": " + ", ".join(parts)
+
+
+def verdict_of(holds: bool, condition: bool = False) -> Verdict:
+    """Holds, holds with a condition, or does not hold.
+
+    Example:
+        >>> verdict_of(False, condition=True).value
+        'holds with a condition'
+    """
+    return Verdict.HOLDS if holds else Verdict.CONDITION if condition else Verdict.FAILS
+
+
+def ratio_of(rows: Sequence[Data], above: str, below: str, m: int) -> float:
+    """The ratio of two arms' medians at a budget, of rows that are all of one target.
+
+    Example:
+        >>> rows = [{"arm": "warm", "m": 4, "median": 0.4}, {"arm": "floor", "m": 4, "median": 0.8}]
+        >>> ratio_of(rows, "warm", "floor", 4)
+        0.5
+    """
+    medians = {(row["arm"], row["m"]): row["median"] for row in rows}
+    return float(medians[above, m] / medians[below, m])
+
+
+def several(values: Sequence[float]) -> str:
+    """Numbers for a sentence.
+
+    Example:
+        >>> several([0.5, 0.25])
+        '0.5, 0.25'
+    """
+    return ", ".join(f"{value:.2g}" for value in values)
