@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import oracles
 import pytest
@@ -190,6 +192,27 @@ def test_a_rival_that_dies_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(foreign, "_python", lambda: __import__("sys").executable)
     with pytest.raises(RuntimeError, match=r"K-means failed .*no such thing"):
         foreign.foreign("k-means", pool(19, 2), SquaredExponential(1.0), 3, 1, seeded())
+
+
+def test_each_rule_is_charged_the_kernel_values_it_reads_though_they_are_made_once():
+    draws = pool(23, 2).numpy()
+    shared = worker.Pool(draws, [["gaussian", 1.0, 0.7, 0]])
+    K = worker.gram(shared.terms, draws, draws)
+    rows = np.array([3, 1, 7])
+    assert np.array_equal(shared.block(rows), K[np.ix_(rows, rows)])
+    assert np.allclose(shared.means(rows), K[rows].mean(1))
+    assert np.array_equal(shared.column(5), K[:, 5])
+    assert shared.entries == 9 + 3 * 23 + 23
+
+
+def test_what_one_rival_fails_with_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setitem(worker.MAKERS, "first", lambda given, m: lambda rng: (given.draws[:m], None))
+    asked = {"rivals": ["none", "first"], "kernel": [], "m": 3, "sets": 2, "rng_seed": 0}
+    np.savez(tmp_path / "in.npz", pool=pool(7, 2).numpy(), settings=json.dumps(asked))
+    worker.main(str(tmp_path / "in.npz"), str(tmp_path / "out.npz"))
+    with np.load(tmp_path / "out.npz") as answer:
+        assert isinstance(foreign._rules(answer, "none"), str)
+        assert torch.equal(foreign._rules(answer, "first").nodes, pool(7, 2)[:3].expand(2, 3, 2))
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     """What the options ask for."""
     observations = FINAL if arguments.final else arguments.observations
     if arguments.quick:
-        return Plan(QUICK_TASKS, observations[:1], ((32,),), QUICK_METHODS, (), arguments.sets, arguments.again)
+        return Plan(QUICK_TASKS, observations[:1], ((32,),), QUICK_METHODS, (32,), arguments.sets, arguments.again)
     known = {arm.method for arm in all_arms()}
     for name in (*arguments.methods, *arguments.again):
         if name not in known:

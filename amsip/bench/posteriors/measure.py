@@ -34,7 +34,7 @@ class Plan:
         observations: Which observations of each.
         nodes: The values of M in groups: a group is measured everywhere before the next one.
         methods: Names of arms; all when empty.
-        median_nodes: The values of M at which rivals also run with one Gaussian at the median heuristic.
+        dear_nodes: The values of M at which dear arms run, and rivals with one Gaussian at the median heuristic.
         sets: Seed sets a cell.
         again: Names of arms whose finished cells are measured anew.
     """
@@ -43,14 +43,14 @@ class Plan:
     observations: Sequence[int] = DEVELOPMENT
     nodes: Sequence[tuple[int, ...]] = NODES
     methods: Sequence[str] = ()
-    median_nodes: Sequence[int] = (32,)
+    dear_nodes: Sequence[int] = (32,)
     sets: int = SEED_SETS
     again: Sequence[str] = ()
 
     def arms(self, m: int) -> list[Arm]:
         """The arms it names at this M."""
         chosen = [arm for arm in all_arms() if not self.methods or arm.method in self.methods]
-        return [arm for arm in chosen if arm.kernel != "median" or m in self.median_nodes]
+        return [arm for arm in chosen if m in self.dear_nodes or not (arm.dear or arm.kernel == "median")]
 
     def missing(self) -> dict[str, str]:
         """The arms it names that cannot run here, and why."""

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -24,6 +24,15 @@ REQUIREMENTS = {
     "coreax": ("coreax==1.0.0", "jax==0.10.2"),
     "scikit-learn": ("scikit-learn==1.9.1",),
 }
+LIBRARIES = {
+    "kernel thinning": "goodpoints",
+    "compress++": "goodpoints",
+    "recombination": "goodpoints",
+    "kernel herding": "coreax",
+    "k-means": "scikit-learn",
+}
+KERNEL_FREE = ("k-means",)
+Term = tuple[str, float, float, int]
 WORKER = Path(__file__).with_name("worker.py")
 TIME_LIMIT = 1800
 
@@ -68,7 +77,7 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def describe(kernel: Kernel) -> list[tuple[str, float, float, int]]:
+def describe(kernel: Kernel) -> list[Term]:
     """The kernel as Gaussian terms (coefficient, bandwidth) and polynomial ones (coefficient, scale, degree).
 
     Example:
@@ -96,12 +105,27 @@ def foreign(
     sets: int,
     generator: torch.Generator | None = None,
 ) -> Rules:
-    """One request to the rivals' environment; the time of a rule is measured there, after compilation.
+    """The answer of one rival; those that read the pool's Gram matrix answer together, so that it is made once.
+
+    The time of a rule is measured there, after compilation, with the kernel values that rule alone would need.
 
     Raises:
         RuntimeError: The rival failed; its last line is given.
     """
-    settings = {"rival": rival, "kernel": describe(kernel), "m": m, "sets": sets, "rng_seed": random_seed(generator)}
+    alone = rival in KERNEL_FREE
+    together, terms = ((rival,), ()) if alone else (tuple(_with_kernel()), tuple(describe(kernel)))
+    found = _ask(together, pool, terms, m, sets, random_seed(generator))[rival]
+    if isinstance(found, str):
+        raise RuntimeError(f"{rival.capitalize()} failed: {found}")
+    return found
+
+
+@lru_cache(maxsize=2)
+def _ask(
+    rivals: tuple[str, ...], pool: Tensor, terms: tuple[Term, ...], m: int, sets: int, rng_seed: int
+) -> dict[str, Rules | str]:
+    """One request to the rivals' environment; what a rival failed with, where it did."""
+    settings = {"rivals": rivals, "kernel": terms, "m": m, "sets": sets, "rng_seed": rng_seed}
     with tempfile.TemporaryDirectory() as directory:
         request, result = Path(directory) / "request.npz", Path(directory) / "result.npz"
         np.savez(request, pool=pool.numpy(), settings=json.dumps(settings))
@@ -112,10 +136,21 @@ def foreign(
             check=False,
             timeout=TIME_LIMIT,
         )
-        _checks.answered(rival, done.returncode, done.stderr)
+        _checks.answered(", ".join(rivals), done.returncode, done.stderr)
         with np.load(result, allow_pickle=False) as answer:
-            weights = torch.from_numpy(answer["weights"]) if answer["weights"].size else None
-            return Rules(torch.from_numpy(answer["nodes"]).to(pool), weights, float(answer["ms"]))
+            return {name: _rules(answer, name) for name in rivals}
+
+
+def _rules(answer: Mapping[str, np.ndarray], name: str) -> Rules | str:
+    if f"{name}/failed" in answer:
+        return str(answer[f"{name}/failed"])
+    nodes, weights = (torch.from_numpy(answer[f"{name}/{part}"]) for part in ("nodes", "weights"))
+    return Rules(nodes.to(torch.float64), weights if weights.numel() else None, float(answer[f"{name}/ms"]))
+
+
+def _with_kernel() -> list[str]:
+    """The installed rivals that read the pool's Gram matrix."""
+    return [name for name, library in LIBRARIES.items() if name not in KERNEL_FREE and library in installed_versions()]
 
 
 def _missing(library: str) -> str | None:
@@ -124,15 +159,16 @@ def _missing(library: str) -> str | None:
     return f"{library} is not installed: `amsip bench posteriors --install-rivals`"
 
 
-def _rival(name: str, library: str, takes_kernel: bool = True) -> Rival:
-    return Rival(name, partial(foreign, name), takes_kernel, missing=partial(_missing, library))
+def _rival(name: str) -> Rival:
+    library, takes_kernel = LIBRARIES[name], name not in KERNEL_FREE
+    return Rival(name, partial(foreign, name), takes_kernel, missing=partial(_missing, library), dear=takes_kernel)
 
 
-KERNEL_THINNING = _rival("kernel thinning", "goodpoints")
-COMPRESS = _rival("compress++", "goodpoints")
-RECOMBINATION = _rival("recombination", "goodpoints")
-HERDING = _rival("kernel herding", "coreax")
-K_MEANS = _rival("k-means", "scikit-learn", takes_kernel=False)
+KERNEL_THINNING = _rival("kernel thinning")
+COMPRESS = _rival("compress++")
+RECOMBINATION = _rival("recombination")
+HERDING = _rival("kernel herding")
+K_MEANS = _rival("k-means")
 
 
 def _python() -> Path:

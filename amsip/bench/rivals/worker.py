@@ -7,13 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
 Terms = Sequence[Sequence]
-Maker = tuple[Callable, float]
+Made = tuple[Array, Array | None]
+Maker = Callable[[np.random.Generator], Made]
 COPIES = 4096
 BLOCK = 64
 OVERSAMPLING = 4
@@ -39,11 +41,50 @@ def term(kind: str, squared: Array, product: Array, scale: float, degree: int) -
     return linear if degree == 1 else linear + linear**2
 
 
-def timed(call: Callable) -> tuple[float, Array]:
-    """The CPU seconds of a call and what it returned."""
-    started = time.process_time()
-    value = call()
-    return time.process_time() - started, value
+@dataclass
+class Pool:
+    """The draws under a kernel: their Gram matrix is made once for all rules, and each is charged what it reads of it.
+
+    Arguments:
+        draws: One a row.
+        terms: The kernel.
+        entries: How many values of the kernel the rule being made has needed, so far.
+    """
+
+    draws: Array
+    terms: Terms
+    entries: int = field(default=0, init=False)
+
+    @functools.cached_property
+    def _timed_gram(self) -> tuple[Array, float]:
+        started = time.process_time()
+        K = gram(self.terms, self.draws, self.draws)
+        return K, (time.process_time() - started) / K.size
+
+    @property
+    def seconds(self) -> float:
+        """What those values would have taken to make."""
+        return self.entries * self._timed_gram[1] if self.entries else 0.0
+
+    def block(self, rows: Array) -> Array:
+        """The Gram matrix of some rows."""
+        self.entries += len(rows) ** 2
+        return self._timed_gram[0][np.ix_(rows, rows)]
+
+    def column(self, row: int) -> Array:
+        """The kernel between one row and all draws."""
+        self.entries += len(self.draws)
+        return self._timed_gram[0][row]
+
+    @functools.cached_property
+    def _row_means(self) -> Array:
+        return self._timed_gram[0].mean(1)
+
+    def means(self, rows: Array | slice) -> Array:
+        """The kernel mean of all draws at some rows."""
+        found = self._row_means[rows]
+        self.entries += len(found) * len(self.draws)
+        return found
 
 
 def power_of_two_rows(n: int, rng: np.random.Generator) -> Array:
@@ -53,41 +94,39 @@ def power_of_two_rows(n: int, rng: np.random.Generator) -> Array:
     return rng.permutation(np.concatenate([np.arange(n), rng.choice(n, COPIES - n, replace=COPIES - n > n)]))
 
 
-def kernel_thinning(pool: Array, terms: Terms, m: int) -> Maker:
+def kernel_thinning(pool: Pool, m: int) -> Maker:
     """Generalised kernel thinning with the target kernel, then its swaps."""
     from goodpoints import kt
 
-    shared, K = timed(lambda: gram(terms, pool, pool))
-
-    def one(rng: np.random.Generator) -> tuple[Array, None]:
-        rows = power_of_two_rows(len(pool), rng)
-        mine = K[np.ix_(rows, rows)]
+    def one(rng: np.random.Generator) -> Made:
+        rows = power_of_two_rows(len(pool.draws), rng)
+        mine = pool.block(rows)
         halvings = int(np.log2(len(rows) // m))
-        return pool[rows[kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]]], None
+        kept = kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]
+        return pool.draws[rows[kept]], None
 
-    return one, shared
+    return one
 
 
-def compress_plus_plus(pool: Array, terms: Terms, m: int) -> Maker:
+def compress_plus_plus(pool: Pool, m: int) -> Maker:
     """Compress with symmetrised kernel halving to 1,024 points, then kernel thinning to m."""
     from goodpoints import compress, kt
 
-    shared, K = timed(lambda: gram(terms, pool, pool))
-
     def halve(rows: Array, rng: np.random.Generator) -> Array:
-        return kt.halve_K(K[np.ix_(rows, rows)], delta=0.5, seed=int(rng.integers(2**31)))[int(rng.integers(2))]
+        return kt.halve_K(pool.block(rows), delta=0.5, seed=int(rng.integers(2**31)))[int(rng.integers(2))]
 
-    def one(rng: np.random.Generator) -> tuple[Array, None]:
-        rows = power_of_two_rows(len(pool), rng)
+    def one(rng: np.random.Generator) -> Made:
+        rows = power_of_two_rows(len(pool.draws), rng)
         kept = rows[compress.compress(rows, functools.partial(halve, rng=rng), OVERSAMPLING)]
-        mine = K[np.ix_(kept, kept)]
+        mine = pool.block(kept)
         halvings = int(np.log2(len(kept) // m))
-        return pool[kept[kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]]], None
+        chosen = kt.thin_K(mine, mine, halvings, seed=int(rng.integers(2**31)), unique=True)[:m]
+        return pool.draws[kept[chosen]], None
 
-    return one, shared
+    return one
 
 
-def recombination(pool: Array, terms: Terms, m: int) -> Maker:
+def recombination(pool: Pool, m: int) -> Maker:
     """Recombination thinning of Li et al. (2024): simplex weights, the kernel centred on the pool.
 
     Its steps one by one, because the library's own call compiles its first step anew every time.
@@ -101,20 +140,21 @@ def recombination(pool: Array, terms: Terms, m: int) -> Maker:
     from goodpoints.jax.reopt import reopt_simplex
     from goodpoints.jax.sliceable_points import SliceablePoints
 
-    shared, mean = timed(lambda: gram(terms, pool, pool).mean(1))
-    points = SliceablePoints({"p": jnp.asarray(pool), "u": jnp.asarray(mean)})
-    n, centre = len(pool), float(mean.mean())
+    n, mean = len(pool.draws), pool.means(slice(None))
+    points = SliceablePoints({"p": jnp.asarray(pool.draws), "u": jnp.asarray(mean)})
+    centre = float(mean.mean())
 
     def centred(x: object, y: object) -> Array:
         a, b = _field(x, "p"), _field(y, "p")
-        return jax_kernel(terms, a, b) - _field(x, "u") - _field(y, "u") + centre
+        return jax_kernel(pool.terms, a, b) - _field(x, "u") - _field(y, "u") + centre
 
     def column(i: int) -> Array:
-        return gram(terms, pool, pool[i : i + 1])[:, 0] - mean - mean[i] + centre
+        return pool.column(i) - mean - mean[i] + centre
 
     diagonal = np.asarray(centred(points, points))
 
-    def one(rng: np.random.Generator) -> tuple[Array, Array]:
+    def one(rng: np.random.Generator) -> Made:
+        pool.means(slice(None))
         features = pivoted_cholesky(column, diagonal / n, m - 1, rng)
         root = np.full(n, n**-0.5)
         moved, support = compute_bfs_fast(np.concatenate([features.T, root[None]]), root)
@@ -122,9 +162,9 @@ def recombination(pool: Array, terms: Terms, m: int) -> Maker:
         own = reopt_simplex(centred, points.subset(support), initval=weights[support])
         # fewer than m nodes may remain: the others repeat the first with no weight
         filled = np.concatenate([support, np.full(m - len(support), support[0])])
-        return pool[filled], np.concatenate([own, np.zeros(m - len(support))])
+        return pool.draws[filled], np.concatenate([own, np.zeros(m - len(support))])
 
-    return one, shared
+    return one
 
 
 def pivoted_cholesky(column: Callable, diagonal: Array, rank: int, rng: np.random.Generator) -> Array:
@@ -159,24 +199,26 @@ def jax_kernel(terms: Terms, x: Array, y: Array) -> Array:
     return total
 
 
-def herding(pool: Array, terms: Terms, m: int) -> Maker:
+def herding(pool: Pool, m: int) -> Maker:
     """Kernel herding among 1,500 candidates, with the kernel mean of the whole pool."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
     import equinox as eqx
     import jax.numpy as jnp
     from coreax import Data
     from coreax.solvers.coresubset import HerdingState, KernelHerding
 
-    shared, mean = timed(lambda: gram(terms, pool, pool).mean(1))
-    kernel, shift = coreax_kernel(terms)
+    kernel, shift = coreax_kernel(pool.terms)
     solver = KernelHerding(coreset_size=m, kernel=kernel, unique=True)
     reduce = eqx.filter_jit(lambda x, u: solver.reduce(Data(x), HerdingState(u))[0].unweighted_indices)
 
-    def one(rng: np.random.Generator) -> tuple[Array, None]:
-        rows = rng.permutation(len(pool))[:CANDIDATES]
-        chosen = reduce(jnp.asarray(pool[rows]), jnp.asarray(mean[rows] + shift))
-        return pool[rows[np.asarray(chosen)]], None
+    def one(rng: np.random.Generator) -> Made:
+        rows = rng.permutation(len(pool.draws))[:CANDIDATES]
+        chosen = reduce(jnp.asarray(pool.draws[rows]), jnp.asarray(pool.means(rows) + shift))
+        return pool.draws[rows[np.asarray(chosen)]], None
 
-    return one, shared
+    return one
 
 
 def coreax_kernel(terms: Terms) -> tuple[object, float]:
@@ -196,15 +238,15 @@ def coreax_kernel(terms: Terms) -> tuple[object, float]:
     return functools.reduce(lambda a, b: a + b, parts), shift
 
 
-def k_means(pool: Array, terms: Terms, m: int) -> Maker:
+def k_means(pool: Pool, m: int) -> Maker:
     """Centroids, each weighted by the share of the draws in its cell."""
     from sklearn.cluster import KMeans
 
-    def one(rng: np.random.Generator) -> tuple[Array, Array]:
-        fitted = KMeans(m, n_init=1, random_state=int(rng.integers(2**31))).fit(pool)
-        return fitted.cluster_centers_, np.bincount(fitted.labels_, minlength=m) / len(pool)
+    def one(rng: np.random.Generator) -> Made:
+        fitted = KMeans(m, n_init=1, random_state=int(rng.integers(2**31))).fit(pool.draws)
+        return fitted.cluster_centers_, np.bincount(fitted.labels_, minlength=m) / len(pool.draws)
 
-    return one, 0.0
+    return one
 
 
 MAKERS = {
@@ -216,25 +258,39 @@ MAKERS = {
 }
 
 
-def main(request_path: str, result_path: str) -> None:
-    """All repetitions of one request, timed one by one after a first that pays for compilation.
-
-    What a pool needs once (its Gram matrix) is made once, but counted in the time of every rule.
-    """
-    with np.load(request_path, allow_pickle=False) as request:
-        pool, settings = request["pool"], json.loads(str(request["settings"]))
-    one, shared = MAKERS[settings["rival"]](pool, settings["kernel"], settings["m"])
-    one(np.random.default_rng(settings["rng_seed"] + 1))
-    rng = np.random.default_rng(settings["rng_seed"])
+def answer(name: str, pool: Pool, m: int, sets: int, rng_seed: int) -> dict[str, Array]:
+    """All repetitions of one rival, timed one by one after a first that pays for compilation."""
+    one = MAKERS[name](pool, m)
+    one(np.random.default_rng(rng_seed + 1))
+    rng = np.random.default_rng(rng_seed)
     made, taken = [], []
-    for _ in range(settings["sets"]):
+    for _ in range(sets):
+        pool.entries = 0
         started = time.process_time()
         made.append(one(rng))
-        taken.append(time.process_time() - started)
-    weights = np.zeros((0, 0)) if made[0][1] is None else np.stack([w for _, w in made])
+        taken.append(time.process_time() - started + pool.seconds)
+    weights = [w for _, w in made if w is not None]
+    return {
+        "nodes": np.stack([z for z, _ in made]),
+        "weights": np.array(weights),
+        "ms": np.array(1e3 * np.median(taken)),
+    }
+
+
+def main(request_path: str, result_path: str) -> None:
+    """Every rival of one request; what one of them fails with is its answer."""
+    with np.load(request_path, allow_pickle=False) as request:
+        draws, asked = request["pool"], json.loads(str(request["settings"]))
+    pool = Pool(draws, asked["kernel"])
+    found: dict[str, Array] = {}
+    for name in asked["rivals"]:
+        try:
+            parts = answer(name, pool, asked["m"], asked["sets"], asked["rng_seed"])
+        except Exception as error:
+            parts = {"failed": np.array(f"{type(error).__name__}: {error}")}
+        found |= {f"{name}/{part}": value for part, value in parts.items()}
     partial = result_path + ".partial.npz"
-    nodes = np.stack([z for z, _ in made])
-    np.savez(partial, nodes=nodes, weights=weights, ms=1e3 * (shared + float(np.median(taken))))
+    np.savez(partial, **found)
     os.replace(partial, result_path)
 
 
