@@ -282,7 +282,7 @@ def main(request_path: str, result_path: str) -> None:
     with np.load(request_path, allow_pickle=False) as request:
         draws, asked = request["pool"], json.loads(str(request["settings"]))
     pool = Pool(draws, asked["kernel"])
-    found: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     for name in asked["rivals"]:
         try:
             parts = answer(name, pool, asked["m"], asked["sets"], asked["rng_seed"])
