@@ -1,4 +1,4 @@
-"""Trained maps on disk: weights as safetensors, and beside them a card that says what they are."""
+"""Trained maps and flows on disk: weights as safetensors, and beside them a card that says what they are."""
 
 import dataclasses
 import json
@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from safetensors.torch import load, save
-from torch import nn
+from torch import Tensor, nn
 
 from amsip import _checks
 from amsip._disk import sha256, write_atomically
-from amsip.maps.catalogue import build_map, describe_map
+from amsip.maps.catalogue import KINDS, build_map, describe_map
 
 SHIPPED = Path(__file__).parent
 SCHEMA = 1
@@ -47,13 +47,13 @@ class MapCard:
 
 
 def available_maps() -> tuple[str, ...]:
-    """The names of the weights shipped with the package.
+    """The names of the maps shipped with the package.
 
     Example:
         >>> isinstance(available_maps(), tuple)
         True
     """
-    return tuple(sorted(path.stem for path in SHIPPED.glob("*.json")))
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.json") if json.loads(path.read_text())["kind"] in KINDS))
 
 
 def load_map(name: str | Path) -> nn.Module:
@@ -75,15 +75,28 @@ def load_map(name: str | Path) -> nn.Module:
         ...
         FileNotFoundError: There are no weights 'no-such-map': ...
     """
+    tensors, card = load_weights(name)
+    node_map = build_map(card.kind, card.settings, generator=torch.Generator())
+    node_map.to(next(value.dtype for value in tensors.values() if value.is_floating_point()))
+    _checks.fitting(weights_path(name), list(node_map.state_dict()), list(tensors))
+    node_map.load_state_dict(tensors)
+    return node_map.eval()
+
+
+def load_weights(name: str | Path) -> tuple[dict[str, Tensor], MapCard]:
+    """The tensors of trained weights and their card, once the digest agrees.
+
+    Arguments:
+        name: Shipped weights by name, or the path of a `.safetensors` file with its card beside it.
+
+    Raises:
+        FileNotFoundError: There are no such weights.
+        ValueError: The weights are not the ones the card describes.
+    """
     path, card = weights_path(name), load_card(name)
     content = path.read_bytes()
     _checks.checksum(path, sha256(content), card.sha256)
-    tensors = load(content)
-    node_map = build_map(card.kind, card.settings, generator=torch.Generator())
-    node_map.to(next(value.dtype for value in tensors.values() if value.is_floating_point()))
-    _checks.fitting(path, list(node_map.state_dict()), list(tensors))
-    node_map.load_state_dict(tensors)
-    return node_map.eval()
+    return load(content), card
 
 
 def load_card(name: str | Path) -> MapCard:
@@ -120,10 +133,32 @@ def save_map(node_map: nn.Module, path: str | Path, *, about: Mapping[str, Any] 
         ...     load_map(Path(folder, "mine.safetensors")).dim
         2
     """
-    path = Path(path)
     kind, settings = describe_map(node_map)
-    content = save({name: value.detach().cpu().contiguous() for name, value in node_map.state_dict().items()})
     parameters = sum(p.numel() for p in node_map.parameters())
+    return save_weights(path, kind, settings, node_map.state_dict(), parameters=parameters, about=about)
+
+
+def save_weights(
+    path: str | Path,
+    kind: str,
+    settings: dict[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    parameters: int,
+    about: Mapping[str, Any] | None = None,
+) -> MapCard:
+    """Writes tensors and the card that describes them.
+
+    Arguments:
+        path: Where the weights go, `.safetensors`; the card goes beside them, `.json`.
+        kind: What they are weights of.
+        settings: What it takes to make it again, untrained.
+        tensors: By name.
+        parameters: How many numbers were fitted.
+        about: What the card should say about them; anything JSON can hold.
+    """
+    path = Path(path)
+    content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
     card = MapCard(path.stem, kind, settings, sha256(content), parameters, dict(about or {}))
     write_atomically(path, content)
     text = json.dumps(dataclasses.asdict(card), indent=2, allow_nan=False)

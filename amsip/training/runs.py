@@ -118,7 +118,7 @@ def _train(config: RunConfig, path: Path, progress: bool, resume: bool) -> Train
     if bar is not None:
         bar.close()
     if parallel.rank() == 0:
-        save_map(node_map, config.output, about=_plain(_about(config, path, log)))
+        save_map(node_map, config.output, about=provenance(dataclasses.asdict(config), path, log))
     return log
 
 
@@ -161,11 +161,11 @@ def _loss(table: Mapping[str, Any]) -> Loss:
     return LOSSES[kind](**settings)
 
 
-def _about(config: RunConfig, path: Path, log: TrainLog) -> dict[str, Any]:
+def provenance(configuration: Mapping[str, Any], path: Path, log: TrainLog) -> dict[str, Any]:
     """What the card says: how to make these weights again, and how the fit ended."""
-    return {
+    about = {
         "command": f"amsip train {path.name if path.is_absolute() else path.as_posix()}",
-        "configuration": dataclasses.asdict(config),
+        "configuration": configuration,
         "commit": _commit(),
         "versions": {
             "amsip": importlib.metadata.version("amsip"),
@@ -180,6 +180,8 @@ def _about(config: RunConfig, path: Path, log: TrainLog) -> dict[str, Any]:
         "held_out": list(log.held_out[-5:]),
         "skipped": log.skipped,
     }
+    plain: dict[str, Any] = _plain(about)
+    return plain
 
 
 def _plain(value: Any) -> Any:
