@@ -14,18 +14,27 @@ from amsip.weights import uniform_weights, unit_sum_weights
 TINY = 1e-30
 WEIGHT_FLOOR = 0.1
 DAMPINGS = (1e-1, 1e-3)
-VECTORS = 6 + len(DAMPINGS)
+# witness gradients, which vanish where the discrepancy is stationary; then vectors that do not
+VANISHING = 2 + len(DAMPINGS)
+VECTORS = VANISHING + 4
+# how much of a later layer's gradient an earlier layer feels
+FORESIGHT = 0.7
 PAIRS = VECTORS * (VECTORS - 1) // 2
 SCALARS = VECTORS + PAIRS + 11
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a layer knows of the nodes: invariant scalars, equivariant vectors, and the kernel between nodes."""
+    """What a layer knows of the nodes: invariant scalars, equivariant vectors, and the kernel between nodes.
+
+    The urgency is the typical length of the Newton-like step: what is left to do. Vectors that do not vanish at a
+    stationary set of nodes come multiplied by it, so that a converged set stays where it is.
+    """
 
     scalars: Float[Tensor, "*q m s"]
     vectors: Float[Tensor, "*q m v d"]
     affinities: Float[Tensor, "*q 3 m m"]
+    urgency: Float[Tensor, "*q 1 1 1"]
 
 
 def read(
@@ -46,10 +55,12 @@ def read(
     stiffness = shadow.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None]
     gap_grad = mean_grad - embedding.kernel.weighted_grad(nodes, nodes, weights)
 
-    vectors = torch.stack(_vectors(nodes, embedding, gram, shadow, mean, mean_grad, weights, gap_grad), -2)
-    vectors = torch.cat([vectors, previous[..., None, :]], -2) / unit[..., None]
+    downhill = _downhill(gram, shadow, weights, gap_grad)
+    others = [*_surroundings(nodes, embedding, gram, shadow, mean, mean_grad), previous]
+    vectors = torch.stack([*downhill, *others], -2) / unit[..., None]
     squared = vectors.square().mean(-1)
     vectors = vectors / (1.0 + squared).sqrt()[..., None]
+    urgency = vectors[..., VANISHING - len(DAMPINGS), :].square().mean((-2, -1)).sqrt()[..., None, None, None]
 
     scaled_weights = m * weights
     gain = loss(gram, mean, uniform_weights(nodes)) - loss(gram, mean, weights)
@@ -82,40 +93,33 @@ def read(
     )
     identity = torch.eye(m, dtype=nodes.dtype).expand_as(gram)
     affinities = torch.stack([gram / height[..., None], shadow / stiffness[..., None], identity], -3)
-    return Reading(scalars, vectors, affinities)
+    tempered = torch.cat([vectors[..., :VANISHING, :], vectors[..., VANISHING:, :] * urgency], -2)
+    return Reading(scalars, tempered, affinities, urgency)
 
 
-def _vectors(
-    nodes: Tensor,
-    embedding: Embedding,
-    gram: Tensor,
-    shadow: Tensor,
-    mean: Tensor,
-    mean_grad: Tensor,
-    weights: Tensor,
-    gap_grad: Tensor,
-) -> list[Tensor]:
-    """Candidate displacements: mean shift, Newton-like steps, repulsion, the way to the centre."""
-    m = nodes.shape[-2]
-    identity = torch.eye(m, dtype=nodes.dtype)
+def _downhill(gram: Tensor, shadow: Tensor, weights: Tensor, gap_grad: Tensor) -> list[Tensor]:
+    """The gradient of the witness, alone, per weight, and preconditioned by the shadow between nodes."""
+    m = weights.shape[-1]
     stiffness = shadow.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    share = torch.where(weights < 0, -1.0, 1.0) * weights.abs().clamp_min(WEIGHT_FLOOR / m)
+    vectors = [m * gap_grad / stiffness, gap_grad / (stiffness * share[..., None])]
+    for damping in DAMPINGS:
+        factor = torch.linalg.cholesky_ex(shadow + damping * stiffness * torch.eye(m, dtype=gram.dtype))[0]
+        vectors.append(torch.cholesky_solve(gap_grad, factor) / share[..., None])
+    return vectors
+
+
+def _surroundings(
+    nodes: Tensor, embedding: Embedding, gram: Tensor, shadow: Tensor, mean: Tensor, mean_grad: Tensor
+) -> list[Tensor]:
+    """The mean shift, the way from the neighbours, the way from the centre."""
+    identity = torch.eye(nodes.shape[-2], dtype=nodes.dtype)
     others_k = (gram * (1 - identity)).abs().sum(-1) + 0.05 * gram.diagonal(dim1=-2, dim2=-1)
     others_s = (shadow * (1 - identity)).abs().sum(-1) + 0.05 * shadow.diagonal(dim1=-2, dim2=-1)
     reach = others_k / others_s
     mean_shift = (reach / mean.abs().clamp_min(TINY))[..., None] * mean_grad
-    share = torch.where(weights < 0, -1.0, 1.0) * weights.abs().clamp_min(WEIGHT_FLOOR / m)
     neighbours = shadow.abs() / shadow.abs().sum(-1, keepdim=True)
-    vectors = [
-        mean_shift,
-        m * gap_grad / stiffness,
-        gap_grad / (stiffness * share[..., None]),
-        nodes - neighbours @ nodes,
-        nodes - embedding.moments[0][..., None, :],
-    ]
-    for damping in DAMPINGS:
-        factor = torch.linalg.cholesky_ex(shadow + damping * stiffness * identity)[0]
-        vectors.append(torch.cholesky_solve(gap_grad, factor) / share[..., None])
-    return vectors
+    return [mean_shift, nodes - neighbours @ nodes, nodes - embedding.moments[0][..., None, :]]
 
 
 def _cosines(vectors: Tensor) -> Tensor:
@@ -158,7 +162,7 @@ class UnrolledLayer(nn.Module):
         state = state + self.mlp(self.norm_mlp(state))
         coefficients = self.head(self.norm_head(state))
         pulls = (attention @ nodes[..., None, :, :] - nodes[..., None, :, :]).transpose(-3, -2)
-        directions = torch.cat([reading.vectors, pulls], -2)
+        directions = torch.cat([reading.vectors, pulls * reading.urgency], -2)
         return state, (coefficients[..., None] * directions).sum(-2)
 
     def _split(self, packed: Tensor) -> list[Tensor]:
@@ -195,13 +199,24 @@ class UnrolledMap(nn.Module):
 
     def forward(self, nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
         """The moved nodes."""
+        return self.path(nodes, embedding)[-1]
+
+    def path(self, nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "l *q m d"]:
+        """The nodes after every layer.
+
+        Gradients reach a layer through the displacements it chose, not through what later layers read: the derivative
+        of a nearly singular solve says nothing that helps. They fade from layer to layer.
+        """
         mean, cov = embedding.moments
         unit = cov.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(TINY).sqrt()[..., None, None]
         state = nodes.new_zeros(*nodes.shape[:-1], self.width)
-        moved = torch.zeros_like(nodes)
+        moved, path = torch.zeros_like(nodes), []
         for layer in self.layers:
-            reading = read(nodes, moved, embedding, unit)
-            state, step = layer(state, (nodes - mean[..., None, :]) / unit, reading)
+            with torch.no_grad():
+                reading = read(nodes, moved, embedding, unit)
+            fixed = nodes.detach()
+            state, step = layer(state, (fixed - mean[..., None, :]) / unit, reading)
             moved = unit * step
-            nodes = nodes + moved
-        return nodes
+            nodes = fixed + FORESIGHT * (nodes - fixed) + moved
+            path.append(nodes)
+        return torch.stack(path)

@@ -21,6 +21,7 @@ class FitConfig:
         warmup: Steps over which the learning rate rises linearly.
         clip: Largest norm of the gradient; infinite by default.
         ema: Decay of the moving average of the parameters that the fit ends with; 0 keeps the last parameters.
+        every_layer: The loss is that of the nodes after every layer, for a map that has a `path`.
         dtype: "float64", "float32", or "" to leave the map's own precision.
         max_seconds: Wall time after which training ends cleanly, resumed time included.
         max_skipped: Steps with a failed solve or a non-finite gradient that may be left out before it is an error.
@@ -47,6 +48,7 @@ class FitConfig:
     warmup: int = 0
     clip: float = math.inf
     ema: float = 0.0
+    every_layer: bool = False
     dtype: str = ""
     max_seconds: float = math.inf
     max_skipped: int = 0

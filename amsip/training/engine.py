@@ -184,7 +184,7 @@ class _Run:
         """The loss, its gradient left on the parameters, and whether either failed."""
         self.optimiser.zero_grad(set_to_none=True)
         try:
-            value = self.loss(self._move(task), task)
+            value = self.loss(self._path(task) if self.config.every_layer else self._move(task), task)
             value.backward()
         except _checks.NumericalError as error:
             self.reason = str(error)
@@ -219,6 +219,10 @@ class _Run:
     def _move(self, task: Task) -> Tensor:
         node_map: Any = self.map if task.observation is None else self.map.given(task.observation)  # type: ignore[operator]
         return node_map(task.seeds, task.embedding)
+
+    def _path(self, task: Task) -> Tensor:
+        node_map: Any = self.map
+        return node_map.path(task.seeds, task.embedding)
 
     def _average(self) -> None:
         """The moving average, shorter at the beginning so that it forgets the untrained parameters."""

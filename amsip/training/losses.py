@@ -1,5 +1,6 @@
 """What a map is asked to make small; a loss is any callable (nodes, task) -> scalar."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,6 +61,8 @@ class LogRatio:
         reweighted: Compare with the reweighted seeds instead of the equal-weight ones.
         through_weights: Differentiate the weight solve as well.
         jitter: The ridge of the weight solve.
+        steepest: The longest gradient that reaches the nodes of one query, per standard deviation of its posterior:
+            a nearly singular Gram has a gradient of any length.
 
     Example:
         >>> from amsip import Samples, SquaredExponential
@@ -72,8 +75,10 @@ class LogRatio:
     reweighted: bool = False
     through_weights: bool = False
     jitter: float = JITTER
+    steepest: float = math.inf
 
     def __call__(self, nodes: Float[Tensor, "*q m d"], task: Task) -> Float[Tensor, ""]:
+        nodes = limit_gradient(nodes, task.embedding, self.steepest)
         scores = emission_mmd2(nodes, task.embedding, through_weights=self.through_weights, jitter=self.jitter)
         with torch.no_grad():
             baseline = self._baseline(task).clamp_min(torch.finfo(scores.dtype).tiny)
@@ -110,6 +115,31 @@ class Distillation:
         with torch.no_grad():
             target = self.teacher(nodes.detach(), task.embedding)
         return (nodes - target).square().mean()
+
+
+def limit_gradient(nodes: Float[Tensor, "*q m d"], embedding: Embedding, longest: float) -> Float[Tensor, "*q m d"]:
+    """The same nodes; going back, each query's share of a mean over queries is cut to a length.
+
+    Example:
+        >>> from amsip import Samples, SquaredExponential
+        >>> z = torch.zeros(2, 1, 1, requires_grad=True)
+        >>> embedding = Samples(torch.tensor([[-1.0], [1.0]])).embed(SquaredExponential(1.0))
+        >>> (limit_gradient(z, embedding, 3.0) * torch.tensor([8.0, 1.0])[:, None, None]).mean().backward()
+        >>> z.grad.flatten()
+        tensor([1.5000, 0.5000])
+    """
+    if not nodes.requires_grad or math.isinf(longest):
+        return nodes
+    spread = embedding.moments[1].diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(0.0).sqrt()
+    scale = spread[..., None, None].to(nodes) * nodes.shape[:-2].numel()
+
+    def cut(gradient: Tensor) -> Tensor:
+        length = (gradient * scale).flatten(-2).norm(dim=-1)[..., None, None]
+        return torch.where(torch.isfinite(length), gradient * (longest / length.clamp_min(longest)), 0.0)
+
+    alias = nodes.view_as(nodes)
+    alias.register_hook(cut)
+    return alias
 
 
 def emission_mmd2(
