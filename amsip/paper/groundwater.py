@@ -27,7 +27,9 @@ from amsip.training.tasks import BUDGETS, Task, draw_budget
 RANK, FEATURES = 32, 32
 SHARP, BROAD = "sharp", "broad"
 READINGS: Mapping[str, Callable[[Tensor], Tensor]] = {SHARP: log_bandwidth, BROAD: median_bandwidth}
-WIDTH, STEPS, BATCH = 96, 6000, 16
+WIDTH, BATCH = 96, 16
+# the paper's run is the sharp one; the other only shows that the margin is not its privilege
+STEPS: Mapping[str, int] = {SHARP: 6000, BROAD: 2000}
 SHOWN = 3
 ENERGIES_AT_ONCE = 16
 
@@ -125,11 +127,17 @@ class Groundwater:
         mean, directions, _ = self.components
         return (self.readings.double() - mean) @ directions[:, :count]
 
-    def conditional(self, reading: str) -> Conditional:
-        """The Nadaraya-Watson conditional under one reading of "half the median heuristic"."""
-        features = self.features[: self.sizes.atoms]
-        bandwidth = observation_bandwidth(features, rule=READINGS[reading])
-        return Conditional(self.latent[: self.sizes.atoms], features, bandwidth=bandwidth)
+    def conditional(self, reading: str, points: Float[Tensor, "n _"] | None = None) -> Conditional:
+        """The Nadaraya-Watson conditional under one reading of "half the median heuristic".
+
+        Arguments:
+            reading: `SHARP` or `BROAD`.
+            points: What is conditioned, one row a field; the latent when not given.
+        """
+        atoms = self.sizes.atoms
+        bandwidth = observation_bandwidth(self.features[:atoms], rule=READINGS[reading])
+        points = self.latent if points is None else points
+        return Conditional(points[:atoms], self.features[:atoms], bandwidth=bandwidth)
 
     def posterior(self, reading: str, rows: slice | None = None) -> Samples:
         """The conditional at the held-out queries, or at other rows beyond the atoms."""
@@ -185,8 +193,9 @@ def groundwater(run: Run) -> Groundwater:
 
 
 def groundwater_map(run: Run, ground: Groundwater, reading: str) -> nn.Module:
-    """The paper's network, fitted to the training queries under one reading."""
-    config = FitConfig(steps=60, lr=1e-3) if run.quick else FitConfig(steps=STEPS)
+    """The paper's network, fitted to the training queries under one reading: in float32, but for its weight solves."""
+    full = FitConfig(steps=STEPS[reading], dtype="float32")
+    config = FitConfig(steps=60, lr=1e-3, dtype="float32") if run.quick else full
     tasks = _Later(lambda: QueryTasks.of(ground, reading))
     return trained_map(
         run,
