@@ -1,5 +1,7 @@
 """The second order of a kernel: Gram matrices between k(z_i, .) and its derivatives in the nodes."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -29,10 +31,12 @@ def gram_grad(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m
     raise _unknown(kernel)
 
 
-def derivative_gram(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m d m d"]:
-    r"""The Gram matrix of the derivatives, $\partial_{1,a} \partial_{2,b}\, k(x_i, x_j)$ at [i, a, j, b].
+def derivative_gram(
+    kernel: Kernel, x: Float[Tensor, "*q m d"], w: Float[Tensor, "*q m"] | None = None
+) -> Float[Tensor, "*q m d m d"]:
+    r"""The Gram matrix of the derivatives, $w_i w_j\, \partial_{1,a} \partial_{2,b}\, k(x_i, x_j)$ at [i, a, j, b].
 
-    For a radial kernel with shadow s and second shadow t it is
+    For a radial kernel with shadow s and second shadow t it is, but for the weights,
     $\delta_{ab}\, s - (x_i - x_j)_a (x_i - x_j)_b\, t$.
 
     Example:
@@ -40,24 +44,28 @@ def derivative_gram(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Tensor,
         >>> derivative_gram(SquaredExponential(2.0), torch.zeros(1, 1)).item()
         0.25
     """
-    identity = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)[:, None, :]
+    w = torch.ones_like(x[..., 0]) if w is None else w
     match kernel:
         case Sum():
-            return sum_terms([c * derivative_gram(k, x) for c, k in kernel.terms])
+            # the shares enter by their roots as weights, for each pass over the whole array costs as much as making it
+            total, *parts = (derivative_gram(k, x, math.sqrt(c) * w) for c, k in kernel.terms)
+            for part in parts:
+                total = _linalg.accumulate(total, part)
+            return total
         case Whitened():
-            inner = derivative_gram(kernel.kernel, kernel.whitening.forward(x))
+            inner = derivative_gram(kernel.kernel, kernel.whitening.forward(x), w)
             return torch.einsum("...ca,...icjd,...db->...iajb", _root(kernel), inner, _root(kernel))
         case Polynomial():
-            slope = polynomial_slope(kernel, x)[..., :, None, :, None] * identity
-            if kernel.degree == 1:
-                return slope
-            return slope + 2.0 / kernel.scale**2 * torch.einsum("...ja,...ib->...iajb", x, x)
+            weighted = w[..., None] * x
+            twist = 2.0 * (kernel.degree - 1) / kernel.scale**2 * weighted
+            outer = weighted.mT.contiguous()[..., None, :, :, None] * twist[..., :, None, None, :]
+            return _with_isotropic(outer, _pairs(w) * polynomial_slope(kernel, x))
         case Radial():
             gaps = x[..., :, None, :] - x[..., None, :, :]
             r2 = gaps.square().sum(-1)
             shadow, second = kernel.profile(r2)[1], kernel.second_shadow(r2)
-            rows = (gaps * second[..., None]).mT[..., None]
-            return shadow[..., :, None, :, None] * identity - rows * gaps[..., :, None, :, :]
+            rows = (gaps * (-_pairs(w) * second)[..., None]).mT.contiguous()
+            return _with_isotropic(rows[..., None] * gaps[..., :, None, :, :], _pairs(w) * shadow)
     raise _unknown(kernel)
 
 
@@ -189,6 +197,20 @@ def _radial_hessian(kernel: Radial, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     total = second.sum(-1)[..., None, None]
     identity = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     return total * column * column.mT - column * first - (column * first).mT + outer - mass * identity
+
+
+def _pairs(w: Tensor) -> Tensor:
+    """w_i w_j."""
+    return w[..., :, None] * w[..., None, :]
+
+
+def _with_isotropic(blocks: Tensor, diagonal: Tensor) -> Tensor:
+    """blocks[i, a, j, b] + delta_ab diagonal[i, j], in the memory of the blocks when no graph is being recorded."""
+    if blocks.requires_grad or diagonal.requires_grad:
+        identity = torch.eye(blocks.shape[-1], dtype=blocks.dtype, device=blocks.device)[:, None, :]
+        return blocks + diagonal[..., :, None, :, None] * identity
+    blocks.diagonal(dim1=-3, dim2=-1).add_(diagonal[..., None])
+    return blocks
 
 
 def _gap_products(x: Tensor, v: Tensor) -> Tensor:

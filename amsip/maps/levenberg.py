@@ -142,9 +142,7 @@ class NormalEquations:
 
     @cached_property
     def _moved_gram(self) -> Tensor:
-        w = self.state.weights
-        gram = derivatives.derivative_gram(self.embedding.kernel, self._nodes)
-        return gram * w[..., :, None, None, None] * w[..., None, None, :, None]
+        return derivatives.derivative_gram(self.embedding.kernel, self._nodes, self.state.weights)
 
     @cached_property
     def _moved_cross(self) -> Tensor:
@@ -157,8 +155,12 @@ class NormalEquations:
             gram, cross = gram.clone(), cross.clone()
             gram.diagonal(dim1=-4, dim2=-2).add_(self._second.movedim(-3, -1))
             cross.diagonal(dim1=-3, dim2=-2).sub_(self.slope.mT)
-        half = self._half_projection(cross.flatten(-2))
-        return gram.flatten(-4, -3).flatten(-2) - half.mT @ half
+        half, flat = self._half_projection(cross.flatten(-2)), gram.flatten(-4, -3).flatten(-2)
+        rows, size = half.shape[-2:]
+        product = torch.baddbmm(
+            flat.reshape(-1, size, size), half.mT.reshape(-1, size, rows), half.reshape(-1, rows, size), alpha=-1.0
+        )
+        return product.reshape(flat.shape)
 
     def _half_projection(self, columns: Tensor) -> Tensor:
         """X with X'X = C'PC, for C of one row a node."""
@@ -219,19 +221,27 @@ def _convex_factor(matrix: Tensor, ridge: Tensor, damping: Tensor) -> tuple[Tens
     """The Cholesky factor at the least damping, of a few tried, that makes each query's model convex."""
     queries, size = damping.shape, ridge.shape[-1]
     matrix, ridge, damping = matrix.reshape(-1, size, size), ridge.reshape(-1, size), damping.reshape(-1)
-    factor, failures = torch.linalg.cholesky_ex(matrix + torch.diag_embed(damping[:, None] * ridge))
+    factor, failures = torch.linalg.cholesky_ex(_with_diagonal(matrix, damping[:, None] * ridge))
     failed = failures.nonzero()[:, 0]
     for _ in range(STIFFENINGS):
         if not len(failed):
             break
         damping = damping.index_copy(0, failed, damping[failed].clamp_min(STIFF) * STIFFENING)
-        ridged = matrix[failed] + torch.diag_embed(damping[failed, None] * ridge[failed])
+        ridged = _with_diagonal(matrix[failed], damping[failed, None] * ridge[failed])
         again, failures = torch.linalg.cholesky_ex(ridged)
         factor = factor.index_copy(0, failed, again)
         failed = failed[failures > 0]
-    factor = factor.index_copy(0, failed, _identity_like(factor)[failed])
+    if len(failed):
+        factor = factor.index_copy(0, failed, _identity_like(factor)[failed])
     convex = torch.ones_like(damping, dtype=torch.bool).index_fill(0, failed, False)
     return factor.reshape(*queries, size, size), damping.reshape(queries), convex.reshape(queries)
+
+
+def _with_diagonal(matrix: Tensor, added: Tensor) -> Tensor:
+    """The matrix plus a diagonal one, in one pass."""
+    total = matrix.clone()
+    total.diagonal(dim1=-2, dim2=-1).add_(added)
+    return total
 
 
 def _identity_like(matrix: Tensor) -> Tensor:
