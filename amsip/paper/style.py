@@ -22,7 +22,7 @@ LOOKS: Mapping[str, tuple[str, str, str, str]] = {
     "reweight": (REWEIGHT, "-", "o", "reweight only"),
     "warm": (WARM, "-", "o", "warm start (one pass)"),
     "finetuned": (FINETUNED, "-", "s", "finetuned (per set)"),
-    "universal": (UNIVERSAL, "-", "D", "universal map (no training)"),
+    "universal": (UNIVERSAL, ":", "D", "universal map (no training)"),
     "descent": (DESCENT, "-", "^", "descent (per set)"),
     "svgd": (SVGD, "-", "v", "SVGD, tuned"),
     "svgd-reweighted": (SVGD_REWEIGHTED, "-", "v", "SVGD, reweighted"),
@@ -116,7 +116,8 @@ def arm_curve(axes: "Axes", rows: Sequence[Data], arm: str, *, label: str | None
     if floor:
         base = {row["m"]: row["median"] for row in rows if row["arm"] == "floor"}
         below = [(x, y) for x, y in zip(m, median, strict=True) if y < base[x]]
-        axes.plot(*zip(*below, strict=True), "*", color=STAR, markersize=8, markeredgecolor="white", zorder=4)
+        if below:
+            axes.plot(*zip(*below, strict=True), "*", color=STAR, markersize=9, markeredgecolor=colour, zorder=4)
 
 
 def plane(axes: "Axes", *, labels: tuple[str, str] = ("$x_1$", "$x_2$")) -> None:

@@ -19,7 +19,7 @@ from amsip.training.engine import fit_map
 from amsip.training.log import Entry
 from amsip.training.tasks import Tasks
 
-QUICK_STEPS, QUICK_BATCH, QUICK_BANK = 30, 8, 500
+QUICK_STEPS, QUICK_BATCH, QUICK_BANK = 15, 4, 300
 REPORT_EVERY = 500
 
 

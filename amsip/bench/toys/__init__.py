@@ -1,7 +1,7 @@
 """Every way of choosing nodes on the paper's toys: same seeds, same embedding, same weights.
 
     amsip bench toys
-    amsip bench toys --train --json toys.json
+    amsip bench toys --train --json toys.json --pages docs
     amsip bench toys --quick
 
 A run that was cut goes on where it stopped: every finished cell is a file. Maps that are fitted to one toy (the
@@ -13,9 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+from amsip._disk import write_atomically
 from amsip.bench.base import record
 from amsip.bench.cache import cache_directory
-from amsip.bench.toys import fitted
+from amsip.bench.toys import fitted, page
 from amsip.bench.toys.arms import every_arm
 from amsip.bench.toys.measure import HELD_OUT, NODES, SETS, Plan, bench_toys, measure_plan
 from amsip.bench.toys.page import render as render
@@ -42,11 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arms", type=_words, default=(), metavar="LIST", help="names of arms, with commas between")
     parser.add_argument("--again", type=_words, default=(), metavar="LIST", help="arms to measure anew")
     parser.add_argument("--nodes", type=_numbers, default=(), metavar="LIST", help="values of M; 4 to 96 otherwise")
+    parser.add_argument("--pages", type=Path, metavar="DIR", help="write toys.md here")
     parser.add_argument("--cells", type=Path, metavar="DIR", help="where cells and maps are kept; else in the cache")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, object]:
-    """Fit what is asked for, measure what is missing, gather every cell."""
+    """Fit what is asked for, measure what is missing, gather every cell, and write the page where asked."""
     started = time.perf_counter()
     quick = bool(arguments.quick)
     folder = arguments.cells or cache_directory("toys-quick" if quick else "toys")
@@ -62,7 +64,10 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             fitted.fit_missing(bench_toys()[name], folder, _report)
     cells = measure_plan(plan, folder, _report)
     body = {"cells": cells, "missing": plan.missing(folder), "arms": [arm.name for arm in every_arm(folder)]}
-    return record(f"python -m amsip bench toys{' --quick' if quick else ''}", started, body)
+    result = record(f"python -m amsip bench toys{' --quick' if quick else ''}", started, body)
+    if arguments.pages is not None:
+        write_atomically(arguments.pages / "toys.md", page.page(result).encode())
+    return result
 
 
 def _report(line: str) -> None:

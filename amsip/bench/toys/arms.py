@@ -13,6 +13,7 @@ from amsip.bench.rivals import KERNEL_THINNING, RECOMBINATION
 from amsip.bench.rivals.base import Rival
 from amsip.bench.rivals.greedy import CANDIDATES, greedy_nodes
 from amsip.bench.toys import fitted
+from amsip.defaults import universal_map
 from amsip.discrepancy import loss
 from amsip.maps.base import NodeMap
 from amsip.maps.descent import Descent
@@ -25,13 +26,15 @@ from amsip.references.samples import Samples
 from amsip.weights import optimal_weights
 
 FLOOR, REWEIGHT, PAPER, FITTED = "floor", "reweight", "paper's map", "fitted map"
-UNIVERSAL, UNIVERSAL_DESCENT, OPTIMUM, GREEDY = "universal", "universal + 3 steps", "optimum", "greedy BQ"
+UNIVERSAL, UNIVERSAL_DESCENT, DEFAULT = "universal", "universal + 3 steps", "default map"
+OPTIMUM, GREEDY = "optimum", "greedy BQ"
 THINNING, RECOMBINED, MSIP = "kernel thinning", "recombination", "MSIP"
 RIVALS = (GREEDY, THINNING, RECOMBINED, MSIP)
 UNIVERSAL_NAME = "universal"
 CHUNK = 64
 # the dear arms are scored on the first of the seed sets
-FEW_SETS, RIVAL_SETS = 64, 16
+FEW_SETS, OPTIMUM_SETS, RIVAL_SETS = 64, 32, 16
+POLISHING_STEPS = 20
 POOL = 4096
 OTHER_SEEDS = 7_000_000
 MSIP_STEPS, MSIP_DAMPING = 200, 0.5
@@ -94,9 +97,10 @@ def every_arm(folder: Path) -> Iterator[Arm]:
         )
     yield Arm(UNIVERSAL, _universal, missing=_no_universal, stamp=_universal_digest)
     yield Arm(UNIVERSAL_DESCENT, _universal_descended, missing=_no_universal, stamp=_universal_digest)
+    yield Arm(DEFAULT, _default, missing=_no_universal, stamp=_universal_digest)
     yield Arm(GREEDY, _greedy, FEW_SETS)
     yield Arm(MSIP, _msip, FEW_SETS)
-    yield Arm(OPTIMUM, _optimum, FEW_SETS, stamp=_optimum_starts)
+    yield Arm(OPTIMUM, _optimum, OPTIMUM_SETS, stamp=_optimum_starts)
     yield Arm(THINNING, partial(_rival, KERNEL_THINNING), RIVAL_SETS, lambda toy: KERNEL_THINNING.missing())
     yield Arm(RECOMBINED, partial(_rival, RECOMBINATION), RIVAL_SETS, lambda toy: RECOMBINATION.missing())
 
@@ -119,6 +123,10 @@ def _universal_descended(work: Work) -> Tensor:
     return moved(Descent(steps=3), _universal(work), work.embedding)
 
 
+def _default(work: Work) -> Tensor:
+    return moved(universal_map, work.seeds, work.embedding)
+
+
 @lru_cache(maxsize=1)
 def _universal_map() -> torch.nn.Module:
     return load_map(UNIVERSAL_NAME).double()
@@ -133,13 +141,13 @@ def _universal_digest(toy: Toy) -> str:
 
 
 def _optimum(work: Work) -> Tensor:
-    """Of four starts the best, set by set: the seeds, two other draws, and nodes that were already well chosen."""
+    """Of four starts the best, set by set, polished: the seeds, two other draws, and nodes already well chosen."""
     chosen = _greedy(work) if _no_universal(work.toy) else _universal(work)
     starts = (work.seeds, work.other_seeds(1), work.other_seeds(2), chosen)
     ends = [moved(_long_descent, start, work.embedding) for start in starts]
     scores = torch.stack([losses(z, work.embedding) for z in ends])
     best = scores.argmin(0)[None, :, None, None].expand(1, *work.seeds.shape)
-    return torch.stack(ends).gather(0, best)[0]
+    return moved(Descent(steps=POLISHING_STEPS), torch.stack(ends).gather(0, best)[0], work.embedding)
 
 
 def _optimum_starts(toy: Toy) -> str:

@@ -1,7 +1,10 @@
-"""What the measurement says, for a terminal: a table a toy, and the sentences it supports."""
+"""What the measurement says, for a terminal and for the page `toys.md`: a table a toy, and sentences it supports."""
 
-from amsip.bench.base import table
+from collections.abc import Iterator
+
+from amsip.bench.base import markdown, origin, table
 from amsip.bench.toys.arms import (
+    DEFAULT,
     FITTED,
     FLOOR,
     OPTIMUM,
@@ -24,13 +27,46 @@ def render(result: dict) -> str:
         True
     """
     ratios = ratios_to_floor(result["cells"])
-    toys = list(dict.fromkeys(cell["toy"] for cell in result["cells"]))
-    parts = [_toy_table(toy, result["arms"], ratios) for toy in toys]
-    failed = [c for c in result["cells"] if "failed" in c]
-    parts += [f"failed: {c['arm']} on {c['toy']} at M = {c['m']}: {c['failed']}" for c in failed]
+    tables = [table(*_toy_table(toy, result["arms"], ratios)) for toy in toys_of(result)]
+    return "\n\n".join([*tables, "\n".join([*_troubles(result), *sentences(ratios)])])
+
+
+def page(result: dict) -> str:
+    """The whole page, in Markdown."""
+    ratios = ratios_to_floor(result["cells"])
+    sets = max(cell["stamp"]["of"] for cell in result["cells"])
+    opening = (
+        "# Every way of choosing nodes, on the paper's toys\n\n"
+        f"All arms start from the same seeds and are scored against the same embedding; {sets} seed sets a cell (the "
+        "dear arms fewer: the number stands in the JSON beside every cell). A number is the median of MMD² as a ratio "
+        "to the median of the seeds at equal weights (the floor). All weights are optimal ones of unit sum. The best "
+        "arm of a column is starred; the *optimum* stands apart: the best of four long descents of each set by "
+        "itself. *paper's map* and *fitted map* were trained on the toy at hand, one network a toy; *universal* is one "
+        "pass of the shipped network, which never saw a toy; *default map* is that network and the descent steps that "
+        "`amsip.quadrature` adds. M = 6, 24, 48 and 96 are budgets the paper's map was not trained at. A toy without a "
+        "suffix is at the paper's bandwidth, *whitened* at the square root of the dimension in whitened coordinates."
+    )
+    said = "\n".join(f"- {line}" for line in (*_troubles(result), *sentences(ratios)))
+    tables = [f"## {toy}\n\n" + markdown(*_toy_table(toy, result["arms"], ratios)) for toy in toys_of(result)]
+    return "\n\n".join([opening, said, *tables, origin(result)]) + "\n"
+
+
+def toys_of(result: dict) -> list[str]:
+    """The toys of a result, in its order.
+
+    Example:
+        >>> toys_of({"cells": [{"toy": "b"}, {"toy": "a"}, {"toy": "b"}]})
+        ['b', 'a']
+    """
+    return list(dict.fromkeys(cell["toy"] for cell in result["cells"]))
+
+
+def _troubles(result: dict) -> Iterator[str]:
+    for c in result["cells"]:
+        if "failed" in c:
+            yield f"failed: {c['arm']} on {c['toy']} at M = {c['m']}: {c['failed']}"
     for name, reasons in result["missing"].items():
-        parts.append(f"left out: {name} on {len(reasons)} toys: {next(iter(reasons.values()))}")
-    return "\n\n".join([*parts, "\n".join(sentences(ratios))])
+        yield f"left out: {name} on {len(reasons)} toys: {next(iter(reasons.values()))}"
 
 
 def ratios_to_floor(cells: list[dict]) -> dict[tuple[str, str, int], float]:
@@ -53,7 +89,7 @@ def sentences(ratios: dict[tuple[str, str, int], float]) -> list[str]:
         []
     """
     lines = []
-    for ours in (UNIVERSAL, UNIVERSAL_DESCENT, FITTED):
+    for ours in (UNIVERSAL, UNIVERSAL_DESCENT, DEFAULT, FITTED):
         for other in (REWEIGHT, PAPER, *RIVALS):
             pairs = [
                 (t, m, r, ratios[t, other, m])
@@ -85,15 +121,17 @@ def dimension(toy: str) -> int:
     return next((int(part) for part in toy.split("-") if part.isdigit()), 2)
 
 
-def _toy_table(toy: str, names: list[str], ratios: dict[tuple[str, str, int], float]) -> str:
+def _toy_table(
+    toy: str, names: list[str], ratios: dict[tuple[str, str, int], float]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     budgets = sorted({m for t, _, m in ratios if t == toy})
     contest = [name for name in names if name not in (OPTIMUM, FLOOR)]
     best = {m: min((ratios[toy, a, m] for a in contest if (toy, a, m) in ratios), default=None) for m in budgets}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in (*contest, OPTIMUM):
         if any((toy, name, m) in ratios for m in budgets):
             rows.append((name, *(_shown(ratios.get((toy, name, m)), best[m], name) for m in budgets)))
-    return table((f"{toy}: over floor", *(f"M={m} " for m in budgets)), rows)
+    return (f"{toy}: over floor", *(f"M={m} " for m in budgets)), rows
 
 
 def _shown(ratio: float | None, best: float | None, name: str) -> str:

@@ -1,0 +1,218 @@
+"""fig:dq-darcy-mmd: the discrepancy against the number of nodes on held-out groundwater queries."""
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+
+from amsip.paper.arms import DESCENT, FINETUNED, FLOOR, REWEIGHT, UNIVERSAL, WARM, row_of
+from amsip.paper.base import Claim, Data, Experiment, Finding, Run
+from amsip.paper.groundwater import BROAD, READINGS, SHARP, STEPS, Groundwater, groundwater
+from amsip.paper.groundwater_cells import ratios, reading_rows
+from amsip.paper.groundwater_controls import ambient, drives
+from amsip.paper.judge import below_floor, several, verdict_of
+from amsip.paper.parts import kept
+from amsip.paper.style import arm_curve, budget_axes, shared_legend
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PRINTED_BANDWIDTH = 1.9418
+TITLES = {SHARP: "$\\sigma_y$: half the log rule", BROAD: "$\\sigma_y$: half the plain median"}
+BUYS_NOTHING = 0.95
+
+
+def compute(run: Run) -> Data:
+    """Both readings of the conditional, what the readings hold, and the kernel in all coordinates."""
+    ground = groundwater(run)
+    sizes = {"atoms": ground.sizes.atoms, "training": ground.sizes.training, "queries": ground.sizes.held_out}
+    return {
+        "bandwidth": ground.kernel.bandwidth,
+        "sizes": sizes,
+        "steps": dict(STEPS),
+        "conditional": {reading: _sharpness(ground, reading) for reading in READINGS},
+        "rows": {reading: reading_rows(run, ground, reading) for reading in READINGS},
+        "drives": kept(run, "darcy-drives", sizes, lambda: drives(ground)),
+        "ambient": kept(run, "darcy-ambient", sizes, lambda: {"rows": ambient(run, ground)})["rows"],
+    }
+
+
+def draw(data: Data, figure: "Figure") -> None:
+    """A panel a reading."""
+    figure.set_size_inches(7.4, 3.6)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (reading, rows) in zip(panels, data["rows"].items(), strict=True):
+        budget_axes(axes, sorted({row["m"] for row in rows}), ylabel="MMD²" if axes is panels[0] else "")
+        for arm in (FLOOR, REWEIGHT, FINETUNED, UNIVERSAL, DESCENT, WARM):
+            arm_curve(axes, rows, arm, floor=arm == WARM)
+        found = data["conditional"][reading]
+        axes.set_title(f"{TITLES[reading]}: {found['ess']:.0f} effective atoms")
+    shared_legend(figure, panels[0], columns=3)
+
+
+def headline(data: Data) -> str:
+    """The result in one line."""
+    parts = [f"{several(ratios(rows, WARM))} ({reading})" for reading, rows in data["rows"].items()]
+    return f"One pass over the floor at M = {_budgets(data)}: {'; '.join(parts)}."
+
+
+def _sharpness(ground: Groundwater, reading: str) -> Data:
+    conditional = ground.conditional(reading)
+    kept_atoms = conditional.truncation(ground.features[ground.queries])
+    quartiles = kept_atoms.ess.quantile(torch.tensor([0.25, 0.75], dtype=kept_atoms.ess.dtype))
+    return {
+        "sigma_y": conditional.sigma_y,
+        "ess": kept_atoms.ess.median(),
+        "ess_quartiles": quartiles,
+        "atoms": kept_atoms.atoms.double().median(),
+        "share": kept_atoms.share.median(),
+    }
+
+
+def _budgets(data: Data) -> list[int]:
+    return sorted({row["m"] for row in data["rows"][SHARP]})
+
+
+def _pool(data: Data, reading: str) -> str:
+    found, sizes = data["conditional"][reading], data["sizes"]
+    return (
+        f"{sizes['queries']} held-out queries; a conditional keeps {found['atoms']:.0f} of {sizes['atoms']} atoms with "
+        f"{found['share']:.0%} of the responsibility ({found['ess']:.0f} effective), and is the exact target."
+    )
+
+
+def _below(reading: str, data: Data) -> Finding:
+    rows = data["rows"][reading]
+    trained = f"Network of {data['steps'][reading]} steps. "
+    return below_floor(rows, WARM, f"By M: {several(ratios(rows, WARM))}. {trained}{_pool(data, reading)}")
+
+
+def _deepens(data: Data) -> Finding:
+    values = {reading: ratios(rows, WARM) for reading, rows in data["rows"].items()}
+    sharp = values[SHARP]
+    monotone = all(b < a for a, b in itertools.pairwise(sharp))
+    note = "Ratio to the floor at the largest M over that at the smallest; by M: " + "; ".join(
+        f"{reading} {several(row)}" for reading, row in values.items()
+    )
+    return Finding(verdict_of(monotone, sharp[-1] < sharp[0]), sharp[-1] / sharp[0], None, note + ".")
+
+
+def _levers(data: Data) -> Finding:
+    rows = data["rows"][SHARP]
+    gaps = [row_of(rows, WARM, m)["median"] / row_of(rows, REWEIGHT, m)["median"] for m in _budgets(data)]
+    note = (
+        f"One pass over reweighting alone by M: {several(gaps)}; reweighting over the floor: "
+        f"{several(ratios(rows, REWEIGHT))}. Repeated seeds: "
+        f"{several([row_of(rows, FLOOR, m)['repeated'] for m in _budgets(data)])}."
+    )
+    return Finding(verdict_of(max(gaps) < 1.0, min(gaps) < 1.0), max(gaps), None, note)
+
+
+def _optimum(data: Data) -> Finding:
+    rows = data["rows"][SHARP]
+    deep = {arm: ratios(rows, arm) for arm in (WARM, FINETUNED, UNIVERSAL, DESCENT)}
+    worst = max(warm / tuned for warm, tuned in zip(deep[WARM], deep[FINETUNED], strict=True))
+    note = "Largest ratio, one pass over 150 steps of Adam a set. Ratios to the floor by M: " + "; ".join(
+        f"{arm} {several(values)}" for arm, values in deep.items()
+    )
+    return Finding(verdict_of(worst <= 1.0, min(deep[WARM]) <= min(deep[FINETUNED])), worst, None, note + ".")
+
+
+def _wall(data: Data) -> Finding:
+    found = {(row["space"], row["rule"]): row[FINETUNED] for row in data["ambient"]}
+    walled, free = found["ambient", "log rule"], found["ambient", "plain median"]
+    note = (
+        f"At the paper's rule moving the nodes per set leaves {walled:.2f} of the floor in all coefficients and "
+        f"{found['informed', 'log rule']:.2f} in the informed 32; at the plain median {free:.2g} and "
+        f"{found['informed', 'plain median']:.2g}. So it is the coupling of the bandwidth rule that walls, not the "
+        "dimension alone."
+    )
+    return Finding(verdict_of(walled > BUYS_NOTHING and free > BUYS_NOTHING, walled > BUYS_NOTHING), walled, None, note)
+
+
+def _eight_drives(data: Data) -> Finding:
+    found = data["drives"]
+    r2 = found["regression"]
+    note = (
+        f"Rank of the {found['readings']} noise-free readings of {found['fields']} fields. The pressure is linear in "
+        f"(a, b): two drives tell all, eight only average the noise. Linear regression of 32 coefficients, held-out "
+        f"R²: one drive {r2['1']:.3f}, two {r2['2']:.3f}, four {r2['4']:.3f}, eight {r2['8']:.3f}."
+    )
+    return Finding(verdict_of(found["rank"] == found["readings"]), float(found["rank"]), None, note)
+
+
+def _bandwidth(data: Data) -> Finding:
+    error = abs(data["bandwidth"] / PRINTED_BANDWIDTH - 1.0)
+    note = (
+        f"Log rule on 4000 standardised atoms of the bank, against {PRINTED_BANDWIDTH} in the table; our prior family."
+    )
+    return Finding(verdict_of(error < 0.005, error < 0.02), data["bandwidth"], None, note)
+
+
+PLACE = "section 7.5, fig:dq-darcy-mmd"
+EXPERIMENT = Experiment(
+    label="dq-darcy-mmd",
+    title="Groundwater: one network over held-out observations, under both readings of the conditional",
+    minutes=40.0,
+    compute=compute,
+    draw=draw,
+    headline=headline,
+    claims=(
+        Claim(
+            "darcy-below-floor",
+            "On the groundwater posterior one forward pass is below the floor at every budget.",
+            PLACE,
+            "largest ratio of medians, one pass over floor; intervals over queries",
+            lambda data: _below(SHARP, data),
+        ),
+        Claim(
+            "darcy-below-floor-broad",
+            "The same with the other reading of 'half the median heuristic' as observation bandwidth.",
+            "appendix C.3",
+            "largest ratio of medians, one pass over floor; intervals over queries",
+            lambda data: _below(BROAD, data),
+        ),
+        Claim(
+            "darcy-margin-deepens",
+            "The margin deepens as the number of nodes grows.",
+            PLACE,
+            "ratio to the floor at the largest M over that at the smallest",
+            _deepens,
+        ),
+        Claim(
+            "darcy-levers-separate",
+            "In the informed latent the two levers separate: moving gains beyond reweighting.",
+            "section 7.5",
+            "largest ratio of medians, one pass over reweighting alone",
+            _levers,
+        ),
+        Claim(
+            "darcy-one-pass-is-the-result",
+            "The one pass is the result here: no refinement of it is to be had.",
+            "section 7.5",
+            "one pass over the per-set optimum from the same seeds",
+            _optimum,
+        ),
+        Claim(
+            "darcy-ambient-wall",
+            "In all 1024 coefficients the kernel loses contrast and moving the nodes buys nothing.",
+            "section 7.5, remark on the kernel wall",
+            "moved and reweighted nodes over the floor, per query, M = 32",
+            _wall,
+        ),
+        Claim(
+            "darcy-eight-drives",
+            "Eight boundary drives contribute independent constraints.",
+            "section 7.5, the forward model",
+            "rank of the noise-free readings; regression from fewer drives",
+            _eight_drives,
+        ),
+        Claim(
+            "darcy-bandwidth",
+            "The bandwidth of the groundwater latent is 1.9418.",
+            "appendix C.3, table of settings",
+            "the median rule on pooled standardised atoms",
+            _bandwidth,
+        ),
+    ),
+)
