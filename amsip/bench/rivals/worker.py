@@ -269,12 +269,8 @@ def answer(name: str, pool: Pool, m: int, sets: int, rng_seed: int) -> dict[str,
         started = time.process_time()
         made.append(one(rng))
         taken.append(time.process_time() - started + pool.seconds)
-    weights = [w for _, w in made if w is not None]
-    return {
-        "nodes": np.stack([z for z, _ in made]),
-        "weights": np.array(weights),
-        "ms": np.array(1e3 * np.median(taken)),
-    }
+    nodes, weights = np.stack([z for z, _ in made]), np.array([w for _, w in made if w is not None])
+    return {"nodes": nodes, "weights": weights, "ms": np.array(1e3 * np.median(taken))}
 
 
 def main(request_path: str, result_path: str) -> None:
@@ -296,7 +292,6 @@ def main(request_path: str, result_path: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "versions":
-        names = sys.argv[2:]
-        sys.stdout.write(json.dumps({name: importlib.metadata.version(name) for name in names}))
+        sys.stdout.write(json.dumps({name: importlib.metadata.version(name) for name in sys.argv[2:]}))
     else:
         main(sys.argv[1], sys.argv[2])
