@@ -15,12 +15,13 @@ from amsip.references.base import Embedding
 from amsip.training.config import FitConfig
 from amsip.training.engine import fit_map
 from amsip.training.losses import LogRatio
-from amsip.training.tasks import BUDGETS, Task
+from amsip.training.tasks import BUDGETS, Task, draw_budget
 
 PAPER, UNROLLED = "paper", "unrolled"
 SLUGS = (PAPER, UNROLLED)
 GAUSSIAN_STEPS, OTHER_STEPS = 4000, 3500
 BATCH, UNROLLED_BATCH = 64, 16
+NET_SEED = 0
 UNROLLED_SECONDS = 120.0
 TRIAL_STEPS = 8
 
@@ -33,6 +34,7 @@ class ToyTasks:
         toy: The target.
         embedding: Its embedding.
         batch: Seed sets a step.
+        budgets: The numbers of nodes to choose from.
 
     Example:
         >>> from amsip.problems.toys import gaussian_toy
@@ -45,9 +47,10 @@ class ToyTasks:
     toy: Toy
     embedding: Embedding
     batch: int = BATCH
+    budgets: tuple[int, ...] = BUDGETS
 
     def __call__(self, generator: torch.Generator) -> Task:
-        m = BUDGETS[int(torch.randint(len(BUDGETS), (), generator=generator))]
+        m = draw_budget(self.budgets, generator)
         rows = self.toy.draw(self.batch * m, generator)
         return Task(rows.reshape(self.batch, m, self.toy.dim), self.embedding)
 
@@ -96,7 +99,7 @@ def _fit_one(
 
 
 def _fit_paper(toy: Toy, embedding: Embedding, path: Path, folder: Path) -> None:
-    net = AttentionMap(toy.dim, generator=torch.Generator().manual_seed(0))
+    net = AttentionMap(toy.dim, generator=torch.Generator().manual_seed(NET_SEED))
     steps = GAUSSIAN_STEPS if toy.name.startswith("gaussian") else OTHER_STEPS
     # half to a third of the time of double precision, at the same loss: the score is in double precision anyhow
     config = FitConfig(steps=steps, dtype="float32", checkpoint=str(path.with_suffix(".checkpoint")))
