@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from amsip.paper import arms
 from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, UNIVERSAL
-from amsip.paper.base import Claim, Data, Experiment, Finding, Run
+from amsip.paper.base import Claim, Data, Experiment, Finding, Run, Verdict
 from amsip.paper.judge import below_floor, largest_ratio, ratio_of, several, verdict_of
 from amsip.paper.parts import kept
 from amsip.paper.resolution import (
@@ -149,7 +149,7 @@ def _everywhere(data: Data) -> Finding:
 def _beyond(data: Data) -> Finding:
     rows = [row for row in data["rows"] if row["arm"] == FULL and row["m"] not in NETS[FULL]]
     if not rows:
-        return Finding(verdict_of(False), None, None, "Measured in a full run only.")
+        return Finding(Verdict.UNTESTABLE, None, None, "Measured in a full run only.")
     universal = [row for row in data["rows"] if row["arm"] == UNIVERSAL and row["m"] not in NETS[FULL]]
     note = (
         f"The full-range network at M = {BETWEEN} and {BEYOND}, which no network saw: {_by_target(rows, 'ratio')}; the "

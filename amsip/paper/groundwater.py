@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from amsip.bandwidths import log_bandwidth, median_bandwidth
+from amsip.bench.toys.fitted import DTYPE, NET_SEED
 from amsip.kernels import SquaredExponential
 from amsip.maps.attention import AttentionMap
 from amsip.paper.base import Run
@@ -194,13 +195,13 @@ def groundwater(run: Run) -> Groundwater:
 
 def groundwater_map(run: Run, ground: Groundwater, reading: str) -> nn.Module:
     """The paper's network, fitted to the training queries under one reading: in float32, but for its weight solves."""
-    full = FitConfig(steps=STEPS[reading], dtype="float32")
-    config = FitConfig(steps=60, lr=1e-3, dtype="float32") if run.quick else full
+    full = FitConfig(steps=STEPS[reading], dtype=DTYPE)
+    config = FitConfig(steps=60, lr=1e-3, dtype=DTYPE) if run.quick else full
     tasks = _Later(lambda: QueryTasks.of(ground, reading))
     return trained_map(
         run,
         f"darcy-{reading}",
-        lambda: AttentionMap(RANK, width=WIDTH, generator=torch.Generator().manual_seed(0)),
+        lambda: AttentionMap(RANK, width=WIDTH, generator=torch.Generator().manual_seed(NET_SEED)),
         tasks,
         config,
         rng_seed=BASE_SEED,

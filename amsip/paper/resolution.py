@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from amsip.bandwidths import log_bandwidth
-from amsip.bench.toys.fitted import BATCH, GAUSSIAN_STEPS, ToyTasks
+from amsip.bench.toys.fitted import BATCH, DTYPE, GAUSSIAN_STEPS, ToyTasks
 from amsip.defaults import universal_map
 from amsip.maps.attention import AttentionMap
 from amsip.maps.base import NodeMap
@@ -52,8 +52,8 @@ def salted(name: str) -> Toy:
 def config_of(run: Run) -> FitConfig:
     """The same training for every network: the paper's, in single precision but for the solves."""
     if run.quick:
-        return FitConfig(steps=QUICK_STEPS, lr=2e-3, dtype="float32")
-    return FitConfig(steps=GAUSSIAN_STEPS, dtype="float32")
+        return FitConfig(steps=QUICK_STEPS, lr=2e-3, dtype=DTYPE)
+    return FitConfig(steps=GAUSSIAN_STEPS, dtype=DTYPE)
 
 
 def sets_of(run: Run) -> int:

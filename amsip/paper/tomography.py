@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from amsip.bandwidths import median_bandwidth
-from amsip.bench.toys.fitted import BATCH, GAUSSIAN_STEPS, ToyTasks
+from amsip.bench.toys.fitted import BATCH, DTYPE, GAUSSIAN_STEPS, NET_SEED, ToyTasks
 from amsip.maps.attention import AttentionMap
 from amsip.paper.base import Run
 from amsip.paper.trained import QUICK_BATCH, QUICK_STEPS, trained_map
@@ -18,7 +18,6 @@ from amsip.problems.toys import BANDWIDTH_DRAWS, BANDWIDTH_SEED, Toy, tomography
 from amsip.training.config import FitConfig
 
 TABULATED, MEDIAN = "tabulated", "median"
-DTYPE = "float32"
 
 
 @cache
@@ -62,7 +61,7 @@ def latent_map(run: Run, name: str) -> nn.Module:
     return trained_map(
         run,
         toy.name,
-        lambda: AttentionMap(toy.dim, generator=torch.Generator().manual_seed(0)),
+        lambda: AttentionMap(toy.dim, generator=torch.Generator().manual_seed(NET_SEED)),
         ToyTasks(toy, toy.reference().embed(toy.kernel), batch=batch),
         config,
     )
