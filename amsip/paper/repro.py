@@ -161,7 +161,7 @@ def _checked(data: Data) -> Finding:
     worst = max(found, key=lambda name: found[name])
     note = (
         f"Largest of {len(found)} targets ({worst}), {CHECK_NODES} draws under optimal weights, against Gaussian "
-        f"densities of `torch.distributions`; at or below {PROMISED:g} in {sum(v <= PROMISED for v in found.values())}. "
+        f"densities of torch; at or below {PROMISED:g} in {sum(v <= PROMISED for v in found.values())}. "
         "A double carries 1.1e-16, and the score is a difference of larger terms."
     )
     return Finding(verdict_of(found[worst] <= PROMISED, found[worst] <= ROUNDING), found[worst], None, note)
