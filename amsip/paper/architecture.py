@@ -105,7 +105,7 @@ def _network(axes: "Axes", data: Data) -> None:
     axes.text(33.5, 22.6, "three blocks", ha="center", fontsize=7, color="#555555")
     _box(axes, 18.2, 10.5, 5.8, 5.0, "linear\n$d \\to 64$", FLOOR)
     _box(axes, 27.0, 15.4, 13.0, 5.2, "attention among nodes\n4 heads", WARM)
-    _box(axes, 27.0, 7.8, 13.0, 5.2, "node by node, modulated\nby M and the spread", WARM)
+    _box(axes, 27.0, 7.8, 13.0, 5.2, "each node, modulated\nby M and the spread", WARM)
     _box(axes, 43.0, 10.5, 6.6, 5.0, "linear, zero\nat the start", FLOOR)
     _arrow(axes, (24.0, 13), (25.6, 13))
     _arrow(axes, (33.5, 15.4), (33.5, 13.0))
