@@ -38,10 +38,13 @@ from amsip.weights import uniform_weights
 
 CHECKED, QUICK_CHECKED = 32, 6
 MEAN_SQUARED = SquaredDiscrepancy()
-PAPER_STEPS = 4000
-# half the paper's steps, at a higher rate that falls to zero: what a core does in six minutes
-FIT = FitConfig(steps=2000, lr=1e-3, schedule="cosine", warmup=100, dtype="float32", check_every=200)
-QUICK_FIT = replace(FIT, steps=12, warmup=2, check_every=6)
+SHORT, PAPER = "short", "paper"
+# the short one has half the paper's steps, at a higher rate that falls to zero: what a core does in four minutes
+FITS = {
+    SHORT: FitConfig(steps=2000, lr=1e-3, schedule="cosine", warmup=100, dtype="float32", check_every=200),
+    PAPER: FitConfig(steps=4000, lr=3e-4, dtype="float32", check_every=200),
+}
+QUICK_STEPS, QUICK_WARMUP, QUICK_EVERY = 12, 2, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,30 +101,40 @@ def relative_loss(nodes: Float[Tensor, "*q m d"], task: Task) -> Float[Tensor, "
     return value / task.floor if isinstance(task, Gauge) else value
 
 
-def flow_map(run: Run, seed: int) -> ConditionedMap:
-    """The paper's observation-conditioned network of one training seed, from the cache or fitted now."""
-    path = map_file(run, seed)
+def flow_map(run: Run, seed: int, schedule: str = SHORT) -> ConditionedMap:
+    """The paper's observation-conditioned network of one training seed, from the cache or fitted now.
+
+    Arguments:
+        run: Where maps are kept, and who is told how far a fit is.
+        seed: Of the draws, of the initial parameters and of the order of the tasks.
+        schedule: `SHORT`, or `PAPER` for its number of steps and its rate.
+    """
+    path = map_file(run, seed, schedule)
     if not path.exists():
-        _fit(run, seed, path)
+        _fit(run, seed, schedule)
     found = load_map(path)
     assert isinstance(found, ConditionedMap)
     return found
 
 
-def map_file(run: Run, seed: int) -> Path:
+def map_file(run: Run, seed: int, schedule: str = SHORT) -> Path:
     """Where the weights of a training seed are kept."""
-    return weights_file(run, f"{stem()}-{seed}")
+    return weights_file(run, f"{stem()}-{seed}" if schedule == SHORT else f"{stem()}-{seed}-{schedule}")
 
 
-def curve(run: Run, seed: int) -> Data:
+def curve(run: Run, seed: int, schedule: str = SHORT) -> Data:
     """The learning curve of a training seed: held-out discrepancy over the floor, the mean of the five budgets."""
-    about = load_card(map_file(run, seed)).about
-    return {name: about[name] for name in ("seed", "steps", "every", "held_out", "losses", "seconds")}
+    about = load_card(map_file(run, seed, schedule)).about
+    return {"schedule": schedule} | {
+        name: about[name] for name in ("seed", "steps", "every", "held_out", "losses", "seconds")
+    }
 
 
-def _fit(run: Run, seed: int, path: Path) -> None:
+def _fit(run: Run, seed: int, schedule: str) -> None:
     """Fits the network of a seed and writes it with its learning curve; a fit that was cut resumes."""
-    sizes, config = sizes_of(run), QUICK_FIT if run.quick else FIT
+    sizes, config, path = sizes_of(run), FITS[schedule], map_file(run, seed, schedule)
+    if run.quick:
+        config = replace(config, steps=QUICK_STEPS, warmup=QUICK_WARMUP, check_every=QUICK_EVERY)
     path.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = path.with_suffix(".checkpoint")
     space = latent(run)
