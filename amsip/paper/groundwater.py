@@ -54,7 +54,7 @@ class Sizes:
         return self.atoms + self.held_out + SHOWN
 
 
-FULL, QUICK = Sizes(20000, 512, 64), Sizes(1500, 64, 4)
+FULL, QUICK = Sizes(20000, 512, 64), Sizes(900, 64, 4)
 
 
 @dataclass(frozen=True, eq=False)
