@@ -53,8 +53,18 @@ def line_embedding() -> Embedding:
 
 
 def line_seeds(run: Run) -> Float[Tensor, "r m 1"]:
-    """The seed sets; the first is the one that is drawn."""
+    """The seed sets."""
     return line_toy().seed_sets(M, QUICK_SETS if run.quick else SETS)
+
+
+def plain_set(weights: Float[Tensor, "r m"]) -> int:
+    """The set that is drawn: the first whose weights are all positive, so that stems can be compared by eye.
+
+    Example:
+        >>> plain_set(torch.tensor([[2.0, -1.0], [0.5, 0.5], [0.7, 0.3]]))
+        1
+    """
+    return int((weights > 0).all(-1).double().argmax())
 
 
 def line_density(points: Float[Tensor, "*q"]) -> Float[Tensor, "*q"]:

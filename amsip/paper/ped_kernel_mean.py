@@ -25,6 +25,7 @@ from amsip.paper.line import (
     line_embedding,
     line_seeds,
     line_toy,
+    plain_set,
 )
 from amsip.paper.style import FLOOR as BLUE
 from amsip.paper.style import WARM as ORANGE
@@ -42,12 +43,13 @@ ATTAINED = 0.99
 
 
 def compute(run: Run) -> Data:
-    """The curves of the first set; on all sets, three rules, the norm of their gaps by three ways, and integrands."""
+    """The curves of one set; on all sets, three rules, the norm of their gaps by three ways, and integrands."""
     embedding, seeds = line_embedding(), line_seeds(run)
     found = arms.compare(seeds, embedding, {FLOOR: None, REWEIGHT: None, FINETUNED: arms.finetune})
     rules = {arm: (part["nodes"], part["weights"]) for arm, part in found.items()}
     x = drawn_points()
-    nodes, weights = (part[0] for part in rules[FLOOR])
+    drawn = plain_set(found[REWEIGHT]["weights"])
+    nodes, weights = (part[drawn] for part in rules[FLOOR])
     return {
         "bandwidth": line_toy().bandwidth,
         "sets": len(seeds),
