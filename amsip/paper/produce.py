@@ -11,6 +11,7 @@ from amsip.bench.base import record
 from amsip.bench.cache import cache_directory
 from amsip.paper.base import Data, Experiment, Run, plain
 from amsip.paper.style import drawn
+from amsip.pretrained import load_card
 
 SCHEMA = 1
 
@@ -52,6 +53,7 @@ def configuration(experiment: Experiment, quick: bool) -> Data:
     return {
         "label": experiment.label,
         "quick": quick,
+        "universal": load_card("universal").sha256,
         "package": importlib.metadata.version("amsip"),
         "schema": SCHEMA,
     }
