@@ -59,7 +59,7 @@ class FlowTasks:
     """
 
     draws: Float[Tensor, "q n r"]
-    image: Float[Tensor, "q 1 n n"]
+    image: Float[Tensor, "q 1 s s"]
     batch: int
     energy: Float[Tensor, "q"]
 

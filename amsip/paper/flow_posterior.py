@@ -60,7 +60,7 @@ class Observed:
     """
 
     truth: Float[Tensor, "q pixels"]
-    image: Float[Tensor, "q 1 n n"]
+    image: Float[Tensor, "q 1 s s"]
     encodings: Float[Tensor, "q pixels"]
     coefficients: Float[Tensor, "q draws k"]
     rejected: Float[Tensor, "q"]
