@@ -120,11 +120,14 @@ def gap_norms(nodes: Float[Tensor, "r m 1"], weights: Float[Tensor, "r m"]) -> M
 
 
 def _by_witness(nodes: Tensor, weights: Tensor) -> Tensor:
-    embedding = line_embedding()
     x = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)
-    gap = witness(x[:, None].expand(len(nodes), -1, 1), nodes, weights, embedding)
-    at_nodes = witness(nodes, nodes, weights, embedding)
-    return torch.trapezoid(gap * line_density(x), x) - (weights * at_nodes).sum(-1)
+    at_nodes = witness(nodes, nodes, weights, line_embedding())
+    return torch.trapezoid(_gap(x[:, None], nodes, weights) * line_density(x), x) - (weights * at_nodes).sum(-1)
+
+
+def _gap(points: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
+    """The gap of each rule at the same points."""
+    return witness(points.expand(len(nodes), -1, -1), nodes, weights, line_embedding())
 
 
 def _by_root(nodes: Tensor, weights: Tensor) -> Tensor:
@@ -171,24 +174,21 @@ def _integrands(nodes: Tensor, weights: Tensor) -> Data:
     centres = low + (high - low) * torch.rand(INTEGRANDS, TERMS, 1, generator=generator, dtype=torch.float64)
     terms = torch.randn(INTEGRANDS, TERMS, generator=generator, dtype=torch.float64)
     size = (terms * (embedding.kernel.gram(centres) @ terms[..., None])[..., 0]).sum(-1).sqrt()
-    gaps = witness(centres.reshape(-1, 1), nodes, weights, embedding).reshape(-1, INTEGRANDS, TERMS)
+    gaps = _gap(centres.reshape(-1, 1), nodes, weights).reshape(-1, INTEGRANDS, TERMS)
     errors = (gaps * terms).sum(-1).abs() / size / norm[:, None]
     spans = []
     for count in SPANS:
         places = torch.linspace(low, high, count, dtype=torch.float64)[:, None]
         factor = jittered_cholesky(embedding.kernel.gram(places), SPAN_JITTER)
-        reached = torch.linalg.solve_triangular(
-            factor, witness(places, nodes, weights, embedding)[..., None], upper=False
-        )
+        reached = torch.linalg.solve_triangular(factor, _gap(places, nodes, weights)[..., None], upper=False)
         spans.append({"functions": count, "ratio": (reached[..., 0].norm(dim=-1) / norm).median()})
     return {"largest": errors.max(), "median": errors.median(), "spans": spans}
 
 
 def _heights(nodes: Tensor, weights: Tensor) -> Data:
     """The largest height of the gap over its norm."""
-    embedding = line_embedding()
     x = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[:, None]
-    ratio = witness(x, nodes, weights, embedding).abs().amax(-1) / mmd2(nodes, weights, embedding).sqrt()
+    ratio = _gap(x, nodes, weights).abs().amax(-1) / mmd2(nodes, weights, line_embedding()).sqrt()
     return {"least": ratio.min(), "most": ratio.max(), "median": ratio.median()}
 
 
