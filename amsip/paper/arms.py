@@ -104,10 +104,10 @@ def summary(arm: str, found: Data, floor: Float[Tensor, "r"]) -> Data:
         "median": median,
         "quartiles": [low, high],
         "mean": float(scores.mean()),
-        "ratio": median / float(same.median()),
+        "ratio": median / float(middle(same)),
         "ratio_interval": list(ratio_interval(scores, same)),
         "below_floor": float((scores < same).double().mean()),
-        "ess": float((1.0 / (m * weights.square().sum(-1))).median()),
+        "ess": float(middle(1.0 / (m * weights.square().sum(-1)))),
         "negative": float((weights < 0).double().mean()),
     }
 
@@ -141,10 +141,20 @@ def ratio_interval(
         [0.5, 0.5]
     """
     rows = torch.randint(len(above), (resamples, len(above)), generator=torch.Generator().manual_seed(0))
-    ratios = above[rows].median(-1).values / below[rows].median(-1).values
+    ratios = middle(above[rows]) / middle(below[rows])
     tails = torch.tensor([(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0], dtype=ratios.dtype)
     low, high = ratios.quantile(tails).tolist()
     return low, high
+
+
+def middle(values: Float[Tensor, "*q r"]) -> Float[Tensor, "*q"]:
+    """The median along the last axis; of an even count, half-way between the two in the middle.
+
+    Example:
+        >>> middle(torch.tensor([1.0, 4.0, 2.0, 9.0])).item()
+        3.0
+    """
+    return values.quantile(0.5, dim=-1)
 
 
 def row_of(rows: Sequence[Data], arm: str, m: int) -> Data:

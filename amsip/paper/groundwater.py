@@ -195,17 +195,22 @@ def groundwater(run: Run) -> Groundwater:
 
 def groundwater_map(run: Run, ground: Groundwater, reading: str) -> nn.Module:
     """The paper's network, fitted to the training queries under one reading: in float32, but for its weight solves."""
-    full = FitConfig(steps=STEPS[reading], dtype=DTYPE)
-    config = FitConfig(steps=60, lr=1e-3, dtype=DTYPE) if run.quick else full
     tasks = _Later(lambda: QueryTasks.of(ground, reading))
     return trained_map(
         run,
         f"darcy-{reading}",
         lambda: AttentionMap(RANK, width=WIDTH, generator=torch.Generator().manual_seed(NET_SEED)),
         tasks,
-        config,
+        fit_config(run, reading),
         rng_seed=BASE_SEED,
     )
+
+
+def fit_config(run: Run, reading: str) -> FitConfig:
+    """How the network of a reading is fitted."""
+    if run.quick:
+        return FitConfig(steps=60, lr=1e-3, dtype=DTYPE)
+    return FitConfig(steps=STEPS[reading], dtype=DTYPE)
 
 
 def at_queries(posterior: Samples, rows: Tensor) -> Samples:

@@ -90,7 +90,7 @@ def query_interval(above: Float[Tensor, "r"], below: Float[Tensor, "r"], queries
         [0.5, 0.5]
     """
     rows = torch.randint(queries, (arms.RESAMPLES, queries), generator=torch.Generator().manual_seed(0))
-    medians = [scores.reshape(-1, queries).mT[rows].flatten(1).median(-1).values for scores in (above, below)]
+    medians = [arms.middle(scores.reshape(-1, queries).mT[rows].flatten(1)) for scores in (above, below)]
     tails = torch.tensor([(1.0 - arms.LEVEL) / 2.0, (1.0 + arms.LEVEL) / 2.0], dtype=above.dtype)
     low, high = (medians[0] / medians[1]).quantile(tails).tolist()
     return low, high

@@ -143,4 +143,4 @@ def coverage(fields: Fields, mean: Tensor, cov: Tensor, truth: Tensor) -> Data:
 
 def median_over(values: Float[Tensor, "q"]) -> Data:
     """A median over queries with its interval from resampling them."""
-    return {"median": values.median(), "interval": list(arms.ratio_interval(values, torch.ones_like(values)))}
+    return {"median": arms.middle(values), "interval": list(arms.ratio_interval(values, torch.ones_like(values)))}

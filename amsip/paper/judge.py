@@ -16,7 +16,7 @@ def largest_ratio(rows: Sequence[Data], arm: str) -> Data:
 
 
 def below_floor(rows: Sequence[Data], arm: str, note: str) -> Finding:
-    """Whether an arm is below the floor in every row: the worst ratio of medians, with its interval.
+    """Whether an arm is below the floor in every row beyond doubt: the worst ratio of medians, with its interval.
 
     Arguments:
         rows: As `amsip.paper.arms.summary` gives them.
@@ -30,8 +30,19 @@ def below_floor(rows: Sequence[Data], arm: str, note: str) -> Finding:
     """
     worst = largest_ratio(rows, arm)
     low, high = worst["ratio_interval"]
-    verdict = Verdict.HOLDS if high < 1.0 else Verdict.FAILS if low >= 1.0 else Verdict.CONDITION
-    return Finding(verdict, worst["ratio"], (low, high), f"Worst cell{place(worst)}. {note}")
+    return Finding(surely_below(rows, arm), worst["ratio"], (low, high), f"Worst cell{place(worst)}. {note}")
+
+
+def surely_below(rows: Sequence[Data], arm: str, bound: float = 1.0) -> Verdict:
+    """Holds if the whole interval of every row is under a bound, fails if that of any row is above it.
+
+    Example:
+        >>> rows = [{"arm": "warm", "ratio_interval": pair} for pair in ([0.4, 0.6], [0.9, 1.1])]
+        >>> surely_below(rows, "warm").value
+        'holds with a condition'
+    """
+    intervals = [row["ratio_interval"] for row in rows if row["arm"] == arm]
+    return verdict_of(all(high < bound for _, high in intervals), all(low < bound for low, _ in intervals))
 
 
 def place(row: Data) -> str:

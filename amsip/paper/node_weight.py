@@ -34,7 +34,7 @@ def compute(run: Run) -> Data:
     data: Data = {"m": QUICK_M if run.quick else M, "banana_grid": banana_grid(), "mixture_grid": _mixture_grid()}
     for name in (BANANA, MIXTURE):
         node_map = node_map_of(run, name, WARM)
-        stamp = {"map": toy_digest(run, name)}
+        stamp = {"map": toy_digest(run, name), "sets": QUICK_SETS if run.quick else SETS}
         data[name] = kept(run, f"{name}-node-weights", stamp, partial(_emissions, run, name, node_map))
     return data
 

@@ -95,8 +95,8 @@ def cell(run: Run, name: str, m: int, nets: dict[str, nn.Module]) -> Data:
     for arm, part in found.items():
         row = {"toy": name, **arms.summary(arm, part, found[FLOOR]["scores"])}
         if arm in nets:
-            row["over_reweight"] = part["scores"].median() / found[REWEIGHT]["scores"].median()
-            row["over_full"] = part["scores"].median() / found[FULL]["scores"].median()
+            row["over_reweight"] = arms.middle(part["scores"]) / arms.middle(found[REWEIGHT]["scores"])
+            row["over_full"] = arms.middle(part["scores"]) / arms.middle(found[FULL]["scores"])
             row["over_full_interval"] = list(arms.ratio_interval(part["scores"], found[FULL]["scores"]))
         rows.append(row)
     return {"rows": rows}

@@ -36,7 +36,7 @@ def weight_rows(run: Run) -> list[Data]:
     rows = []
     for name in QUICK_TARGETS if run.quick else TARGETS:
         node_map = node_map_of(run, name, WARM)
-        stamp = {"map": toy_digest(run, name)}
+        stamp = {"map": toy_digest(run, name), "sets": QUICK_SETS if run.quick else SETS}
         for m in budgets_of(run):
             part = kept(run, f"{name}-{m:03d}-weights", stamp, partial(_rows, run, name, m, node_map))
             rows += part["rows"]
