@@ -5,7 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from amsip.kernels import Kernel, Polynomial, Sum
-from amsip.references.base import Moments
+
+# one reference may serve many rules
+Moments = tuple[Float[Tensor, "*#q d"], Float[Tensor, "*#q d d"]]
 
 LEAST_SPREAD = 1e-3
 NULL_SPREAD = 1e-8

@@ -60,6 +60,14 @@ def test_queries_are_finished_one_by_one():
     assert (together[1] - match_moments(z[1], w[1], (mean[1], cov[1]))).abs().max() < 1e-12
 
 
+def test_one_reference_serves_many_rules():
+    batch = [problem(number, 11, 2) for number in range(3)]
+    z, w = (torch.stack([part[i] for part in batch]) for i in (0, 1))
+    mean, cov = batch[0][2:]
+    together = match_moments(z, w, (mean, cov))
+    assert (together[2] - match_moments(z[2], w[2], (mean, cov))).abs().max() < 1e-12
+
+
 def test_which_kernels_ask_for_covariances():
     assert sees_covariances(Octaves(1.0) + 0.1 * Polynomial(2))
     assert not sees_covariances(SquaredExponential(1.0) + Polynomial(1))

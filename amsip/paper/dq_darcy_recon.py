@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, UNIVERSAL, WARM
 from amsip.paper.base import Claim, Data, Experiment, Finding, Run
@@ -57,7 +57,7 @@ def draw(data: Data, figure: "Figure") -> None:
             if name == COLUMNS[-1]:
                 looks = {"cmap": "viridis", "vmin": 0.0, "vmax": spread}
             size = int(len(images[name]) ** 0.5)
-            image = axes.imshow(torch.tensor(images[name]).reshape(size, size).T, origin="lower", **looks)
+            image = axes.imshow(np.reshape(images[name], (size, size)).T, origin="lower", **looks)
             axes.set_xticks([])
             axes.set_yticks([])
             if name == COLUMNS[3]:

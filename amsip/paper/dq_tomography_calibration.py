@@ -146,7 +146,8 @@ def _scatter(axes: "Axes", data: Data, setting: str, title: str) -> None:
 
 def _image(axes: "Axes", title: str, values: list[float], top: float) -> None:
     size = int(len(values) ** 0.5)
-    image = axes.imshow(torch.tensor(values).reshape(size, size), vmin=0.0, vmax=top, cmap="viridis", origin="lower")
+    pixels = torch.tensor(values).reshape(size, size).numpy()
+    image = axes.imshow(pixels, vmin=0.0, vmax=top, cmap="viridis", origin="lower")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(title)

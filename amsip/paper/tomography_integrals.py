@@ -125,7 +125,7 @@ def rows_at(run: Run, m: int) -> Data:
             rows += [{"arm": arm, "m": m, "directions": kind, **row} for row in errors(values, weights[..., None])]
             if arm == arms.WARM:
                 mean = (weights[..., None] * values).sum(-2, keepdim=True)
-                ones = torch.ones_like(mean)
+                ones = torch.ones_like(mean[..., :1])
                 rows += [{"arm": PLUG_IN, "m": m, "directions": kind, **row} for row in errors(mean, ones)]
     return {"rows": rows}
 
