@@ -106,8 +106,8 @@ def fill_rates(starved: Float[Tensor, "sets m 2"], first: int, factor: float) ->
                 "filled": int(filled.sum()),
                 "first_missed": int(missed[:first].sum()),
                 "first_filled": int(filled[:first].sum()),
-                "mass": mass.sum(-2)[missed].median(),
-                "ratio": mmd2(nodes, weights, embedding).median() / base.median(),
+                "mass": arms.middle(mass.sum(-2)[missed]),
+                "ratio": arms.middle(mmd2(nodes, weights, embedding)) / arms.middle(base),
             }
         )
     return rows
@@ -130,7 +130,7 @@ def steps_in_the_gaps(factor: float) -> Data:
     tails = torch.tensor(TAILS, dtype=plain.dtype)
     return {
         "factor": factor,
-        "density": mean.median(),
+        "density": arms.middle(mean),
         "divided": divided.quantile(tails),
         "plain": plain.quantile(tails),
         "divided_share": (divided >= ORDER_ONE).double().mean(),

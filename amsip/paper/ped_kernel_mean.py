@@ -181,15 +181,15 @@ def _integrands(nodes: Tensor, weights: Tensor) -> Data:
         places = torch.linspace(low, high, count, dtype=torch.float64)[:, None]
         factor = jittered_cholesky(embedding.kernel.gram(places), SPAN_JITTER)
         reached = torch.linalg.solve_triangular(factor, _gap(places, nodes, weights)[..., None], upper=False)
-        spans.append({"functions": count, "ratio": (reached[..., 0].norm(dim=-1) / norm).median()})
-    return {"largest": errors.max(), "median": errors.median(), "spans": spans}
+        spans.append({"functions": count, "ratio": arms.middle(reached[..., 0].norm(dim=-1) / norm)})
+    return {"largest": errors.max(), "median": arms.middle(errors.flatten()), "spans": spans}
 
 
 def _heights(nodes: Tensor, weights: Tensor) -> Data:
     """The largest height of the gap over its norm."""
     x = torch.linspace(-REACH, REACH, NODES, dtype=torch.float64)[:, None]
     ratio = _gap(x, nodes, weights).abs().amax(-1) / mmd2(nodes, weights, line_embedding()).sqrt()
-    return {"least": ratio.min(), "most": ratio.max(), "median": ratio.median()}
+    return {"least": ratio.min(), "most": ratio.max(), "median": arms.middle(ratio)}
 
 
 def _worst(data: Data, kind: str = "differences", rules: tuple[str, ...] = (FLOOR, FINETUNED)) -> float:

@@ -139,7 +139,7 @@ def cell(target: Target, m: int, repeats: int, setting: Data) -> Data:
     rows = []
     for arm, part in found.items():
         over = {
-            "over_svgd": part["scores"].median() / sampled.median(),
+            "over_svgd": arms.middle(part["scores"]) / arms.middle(sampled),
             "over_svgd_interval": list(arms.ratio_interval(part["scores"], sampled)),
         }
         rows.append({**arms.summary(arm, part, floor), **over})
