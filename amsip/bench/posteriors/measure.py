@@ -9,13 +9,15 @@ from pathlib import Path
 
 import torch
 
-from amsip._disk import write_atomically
+from amsip._disk import sha256, write_atomically
 from amsip.bench.posteriors.arms import DEFAULT, DESCENT, PLAIN, REWEIGHTED, Arm, Outcome, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, DIMENSIONS, TASKS
 from amsip.bench.posteriors.stated import stated_errors
 from amsip.bench.posteriors.yardstick import SEED_SETS, Score, Split, cell_seed, score_rules, split_posterior
 from amsip.bench.rivals.foreign import describe
-from amsip.defaults import whitened_kernel
+from amsip.defaults import STEPS, whitened_kernel
+from amsip.errors import CALIBRATION
+from amsip.pretrained import load_card
 
 NODES = ((32,), (8, 16, 64, 128))
 POLL_SECONDS = 10.0
@@ -98,15 +100,24 @@ def measure_job(plan: Plan, folder: Path, job: Job) -> None:
     """All arms on one posterior at some M."""
     task, observation, group = job
     dim = DIMENSIONS[task]
-    stamp = {"kernel": describe(whitened_kernel(dim)), "sets": plan.sets}
     for m in group:
         for arm in plan.arms(m):
+            stamp = _stamp(arm, plan.sets, dim)
             path = folder / f"{task}-{observation:02d}-{m:03d}-{arm.slug}.json"
             if arm.missing() or not arm.sized(m, dim) or (arm.method not in plan.again and _finished(path, stamp)):
                 continue
             cell = {"task": task, "observation": observation, "m": m, "method": arm.method, "kernel": arm.kernel}
             body = _cell(arm, task, observation, m, plan.sets)
             write_atomically(path, json.dumps({**cell, "stamp": stamp, **body}).encode())
+
+
+def _stamp(arm: Arm, sets: int, dim: int) -> dict[str, object]:
+    """What a finished cell must share with an arm to be taken for it."""
+    common = {"kernel": describe(whitened_kernel(dim)), "sets": sets}
+    if arm.method != DEFAULT:
+        return common
+    shipped = {"map": load_card("universal").sha256, "steps": STEPS, "errors": sha256(CALIBRATION.read_bytes())}
+    return {**common, **shipped}
 
 
 def _cell(arm: Arm, task: str, observation: int, m: int, sets: int) -> dict[str, object]:
