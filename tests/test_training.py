@@ -508,9 +508,19 @@ def test_a_run_can_start_from_weights_and_start_over(tmp_path):
     assert torch.equal(load_file(tmp_path / "mine.safetensors")["head.weight"], first["head.weight"])
 
 
+def test_weights_are_stored_in_the_precision_asked_for(tmp_path):
+    train_from_config(write_run(tmp_path))
+    fitted = load_file(tmp_path / "mine.safetensors")
+    train_from_config(write_run(tmp_path, **{"rng_seed = 5": 'rng_seed = 5\nstored = "float32"'}))
+    stored = load_file(tmp_path / "mine.safetensors")
+    assert {value.dtype for value in fitted.values()} == {torch.float64}
+    assert all(torch.equal(value.float(), stored[name]) for name, value in fitted.items())
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"rng_seed = 5": 'rng_seed = 5\nstored = "float16"'}, "`stored` must be one of"),
         ({"rng_seed = 5": "seed = 5"}, "`seed` is not a setting of a training file"),
         ({'kind = "attention"': 'kind = "transformer"'}, "`kind` must be one of"),
         ({"width = 8": "wide = 8"}, "`wide` is not a setting of the attention map"),

@@ -43,6 +43,10 @@ class RunConfig:
         loss: `kind` ("squared", "log-ratio", or "distillation" of one mean-shift step) and its settings.
         fit: The settings of `FitConfig`.
         rng_seed: Of the data; each process of a parallel run draws its own from it.
+        stored: The precision of the weights on disk, "float64" or "float32"; "" keeps that of the fit.
+
+    Raises:
+        ValueError: The precision is unknown.
 
     Example:
         >>> RunConfig.of({"output": "a.safetensors", "map": {"kind": "attention"}, "tasks": {"family": "banana"}}).loss
@@ -55,6 +59,10 @@ class RunConfig:
     loss: Mapping[str, Any] = field(default_factory=lambda: {"kind": "squared"})
     fit: Mapping[str, Any] = field(default_factory=dict)
     rng_seed: int = 0
+    stored: str = ""
+
+    def __post_init__(self) -> None:
+        _checks.one_of("stored", self.stored, ("", "float64", "float32"))
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> "RunConfig":
@@ -117,6 +125,8 @@ def _train(config: RunConfig, path: Path, progress: bool, resume: bool) -> Train
     )
     if bar is not None:
         bar.close()
+    if config.stored:
+        node_map.to(getattr(torch, config.stored))
     if parallel.rank() == 0:
         save_map(node_map, config.output, about=provenance(dataclasses.asdict(config), path, log))
     return log
