@@ -254,3 +254,14 @@ def test_a_network_is_fitted_once_with_its_curve(tmp_path, monkeypatch):
     found = flow_maps.curve(run, 1)
     assert len(found["held_out"]) * found["every"] == found["steps"]
     assert found["schedule"] == flow_maps.SHORT
+
+
+def test_spread_on_blind_edges_must_show_in_the_whole_image_too():
+    claim = next(c for c in experiment("dq-cnf-recon").claims if c.name == "cnf-recon-geometry")
+    sharp, even = {"blind": 3.0, "seen": 2.0, "elsewhere": 1.0}, {"blind": 2.0, "seen": 2.0, "elsewhere": 1.0}
+    for inside, whole, verdict in (
+        (sharp, sharp, Verdict.HOLDS),
+        (sharp, even, Verdict.CONDITION),
+        (even, sharp, Verdict.FAILS),
+    ):
+        assert claim.check({"cases": [{"edges": inside, "full_edges": whole}]}).verdict == verdict
