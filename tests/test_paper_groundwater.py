@@ -8,13 +8,13 @@ import pytest
 import torch
 from oracles import median_squared_distance, responsibilities, weighted_moments
 
-from amsip import Samples, mmd2, uniform_weights
+from amsip import Samples, mmd2, optimal_weights, uniform_weights
 from amsip.paper import arms, dq_darcy_mmd, dq_darcy_recon
 from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, UNIVERSAL, WARM
 from amsip.paper.base import Run, Verdict, plain
 from amsip.paper.groundwater import BROAD, SHARP, SHOWN, Groundwater, QueryTasks, Sizes, seed_sets
 from amsip.paper.groundwater_cells import cell, query_interval, ratios, repeated_share
-from amsip.paper.groundwater_controls import drives, regression
+from amsip.paper.groundwater_controls import PLAIN, PRINTED, drives, refinements, regression
 from amsip.paper.groundwater_fields import Fields, accuracy, agreement, coverage, explained, regressed
 from amsip.paper.produce import produce
 from amsip.paper.registry import experiment
@@ -234,6 +234,32 @@ def test_moving_is_measured_against_reweighting_in_all_coordinates():
     spaces[-1][FINETUNED] = 0.01
     found = check("dq-darcy-mmd", "darcy-ambient-wall", {"ambient": spaces})
     assert (found.verdict, found.number) == (Verdict.CONDITION, pytest.approx(0.995))
+
+
+def test_a_refinement_starts_at_the_emission(ground, tmp_path):
+    rows = refinements(Run(True, tmp_path, silent), ground, lambda nodes, embedding: nodes)
+    own = next(row for row in rows if row["variation"] == PRINTED)
+    posterior = ground.posterior(SHARP)
+    seeds, embedding = seed_sets(posterior, own["m"], 1)[:, 0], posterior.embed(ground.kernel)
+    exact = mmd2(seeds, optimal_weights(seeds, embedding), embedding)
+    assert float(own["scores"][0]) == pytest.approx(float(exact.median()), rel=1e-6)
+    assert float(own["ratio"]) == pytest.approx(float(own["scores"][-1] / own["scores"][0]))
+    assert len(own["scores"]) == len(own["rank"]) == own["steps"] + 1
+    assert {row["m"] for row in rows} == {8, 16}
+
+
+def refined(ratio: float, rank: float) -> dict:
+    row = {"m": 32, "steps": 60, "scores": [1.0, ratio], "rank": [1.0, rank], "ess": [0.9, 0.8], "ratio": ratio}
+    row["ratio_interval"] = [0.95 * ratio, 1.05 * ratio]
+    plain_median = {**row, "variation": PLAIN, "ratio": 0.1, "ratio_interval": [0.05, 0.2]}
+    return {"refined": [{**row, "variation": PRINTED}, plain_median]}
+
+
+def test_a_descent_below_the_emission_refutes_the_stall():
+    stalls, collapses = "darcy-refinement-stalls", "darcy-refinement-collapses"
+    for name, good, bad in ((stalls, (1.3, 1.0), (0.3, 1.0)), (collapses, (1.0, 0.1), (1.0, 0.9))):
+        assert check("dq-darcy-mmd", name, refined(*good)).verdict == Verdict.HOLDS
+        assert check("dq-darcy-mmd", name, refined(*bad)).verdict == Verdict.FAILS
 
 
 @pytest.mark.parametrize("module", [dq_darcy_mmd, dq_darcy_recon], ids=LABELS)

@@ -1,19 +1,24 @@
-"""What the groundwater readings hold, whatever the method: rank, regression, and the kernel in all 1024 coordinates."""
+"""Controls of the groundwater runs: what the readings hold, all 1024 coordinates, and the iterated mean shift."""
 
 from collections.abc import Sequence
 
 import torch
 
 from amsip.bandwidths import log_bandwidth, median_bandwidth
-from amsip.kernels import SquaredExponential
+from amsip.kernels import Kernel, Matern, SquaredExponential
+from amsip.maps.base import NodeMap
+from amsip.maps.meanshift import MeanShift
+from amsip.maps.refine import RefineStep, refine
 from amsip.paper import arms
 from amsip.paper.base import Data, Run
+from amsip.paper.frontier import BOX, DAMPING, STEPS
 from amsip.paper.groundwater import SHARP, Groundwater, seed_sets
 from amsip.problems.toys import BANDWIDTH_DRAWS
 
 RANK_FIELDS = 400
 NEGLIGIBLE = 1e-10
 AMBIENT_QUERIES, AMBIENT_NODES = 4, 32
+PRINTED, MATERN, LARGER, PLAIN = "as printed", "Matern kernel", "twice the nodes", "plain median"
 
 
 def drives(ground: Groundwater) -> Data:
@@ -76,4 +81,49 @@ def ambient(run: Run, ground: Groundwater) -> list[Data]:
             floor = found[arms.FLOOR]["scores"]
             row = {arm: float((part["scores"] / floor).median()) for arm, part in found.items() if arm != arms.FLOOR}
             rows.append(row | {"space": name, "rule": rule, "bandwidth": kernel.bandwidth, "m": m, "queries": queries})
+    return rows
+
+
+def refinements(run: Run, ground: Groundwater, net: NodeMap) -> list[Data]:
+    """The damped mean shift from the emission on the sharp conditional, under the variations that the paper tried.
+
+    Arguments:
+        run: Quick or not.
+        ground: The bank.
+        net: The network that emits.
+
+    Returns:
+        A row a variation: medians over queries of score, rank of the Gram and effective sample size, step by step, the
+        last two over M; and `ratio`, the last score over that of the emission, with an interval.
+    """
+    printed, plain = ground.kernel, SquaredExponential(float(median_bandwidth(ground.latent[:BANDWIDTH_DRAWS])))
+    variations: dict[str, tuple[Kernel, int]] = {
+        PRINTED: (printed, 8 if run.quick else 32),
+        LARGER: (printed, 16 if run.quick else 64),
+        MATERN: (Matern(printed.bandwidth), 8 if run.quick else 32),
+        PLAIN: (plain, 8 if run.quick else 32),
+    }
+    posterior = ground.posterior(SHARP)
+    rows = []
+    for name, (kernel, m) in variations.items():
+        run.report(f"groundwater, mean shift: {name}")
+        embedding, seeds = posterior.embed(kernel), seed_sets(posterior, m, 1)[:, 0]
+        with torch.no_grad():
+            emitted = net(seeds, embedding)
+        trace: list[RefineStep] = []
+        shift = MeanShift(steps=8 if run.quick else STEPS, damping=DAMPING, bounds=BOX)
+        refine(emitted, embedding, shift, callback=trace.append)
+        scores = torch.stack([step.mmd2 for step in trace])
+        rows.append(
+            {
+                "variation": name,
+                "m": m,
+                "steps": shift.steps,
+                "scores": arms.middle(scores),
+                "rank": arms.middle(torch.stack([step.gram_rank for step in trace])) / m,
+                "ess": arms.middle(torch.stack([step.ess for step in trace])) / m,
+                "ratio": arms.middle(scores[-1]) / arms.middle(scores[0]),
+                "ratio_interval": list(arms.ratio_interval(scores[-1], scores[0])),
+            }
+        )
     return rows
