@@ -265,3 +265,10 @@ def test_spread_on_blind_edges_must_show_in_the_whole_image_too():
         (even, sharp, Verdict.FAILS),
     ):
         assert claim.check({"cases": [{"edges": inside, "full_edges": whole}]}).verdict == verdict
+
+
+def test_a_pass_far_above_the_optimum_does_not_follow_it():
+    for warm, verdict in ((0.15, Verdict.HOLDS), (0.5, Verdict.CONDITION), (0.08, Verdict.FAILS)):
+        shares = {"warm": warm, "finetuned": 0.1, "universal": 0.1}
+        rows = [{"arm": arm, "m": 4, "ratio": ratio} for arm, ratio in shares.items()]
+        assert flow_findings.from_above({"rows": rows}).verdict == verdict
