@@ -95,8 +95,8 @@ def from_above(data: Data) -> Finding:
     gaps = [[value / base for value in values] for values, base in zip(pairs, tuned, strict=True)]
     least, largest = min(min(values) for values in gaps), max(max(values) for values in gaps)
     note = (
-        f"Largest ratio of one pass to 150 steps of Adam a set, over three trainings; the least is {least:.2f}, so it is "
-        f"always above, but follows only where the ratio is under {NEAR:g}. The median training by M: "
+        f"Largest ratio of one pass to 150 steps of Adam a set, over three trainings; the least is {least:.2f}. Above "
+        f"is at least 1, following is under {NEAR:g}. The median training by M: "
         f"{several([statistics.median(values) for values in gaps])}. The universal map over the same: "
         f"{several([a / b for a, b in zip(ratios(data, UNIVERSAL), tuned, strict=True)])}."
     )
@@ -109,7 +109,7 @@ def trainings_agree(data: Data) -> Finding:
     for m in budgets(data):
         values = [row["ratio"] for row in _of(data, WARM) if row["m"] == m]
         spreads.append(max(values) / min(values))
-    note = f"Largest over smallest ratio to the floor among three trainings, by M: {several(spreads)}."
+    note = f"Largest over smallest ratio to the floor among three trainings, by M: {_fine(spreads)}."
     return Finding(verdict_of(max(spreads) < AGREE, max(spreads) < STEADY), max(spreads), None, note)
 
 
@@ -149,7 +149,7 @@ def reads_the_observation(data: Data) -> Finding:
         losses.append(statistics.median(b / a for a, b in zip(own, other, strict=True)))
     note = (
         f"Median discrepancy of a pass shown another observation's image, over that with its own, by M: "
-        f"{several(losses)}; 1 would mean that seeds and whitening carry all the conditioning."
+        f"{_fine(losses)}; 1 would mean that seeds and whitening carry all the conditioning."
     )
     return Finding(verdict_of(min(losses) > AGREE, max(losses) > 1.0 + SAME / 5.0), max(losses), None, note)
 
@@ -205,3 +205,7 @@ def score_refines(data: Data) -> Finding:
         f"carry the estimate: at this bandwidth even a Gaussian needs 10^{found['needed']:.0f} of them."
     )
     return Finding(verdict_of(ends[SCORE] < 1.0, ends[SCORE] < 1.0 + SAME), ends[SCORE], None, note)
+
+
+def _fine(values: list[float]) -> str:
+    return ", ".join(f"{value:.4f}" for value in values)
