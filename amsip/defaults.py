@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from amsip.kernels import Kernel, Octaves, Polynomial, Whitened
 from amsip.maps.descent import Descent
+from amsip.maps.strays import recall_strays
 from amsip.placement import inside
 from amsip.pretrained import load_map
 from amsip.references.base import Embedding, Reference
@@ -15,7 +16,9 @@ from amsip.references.thinning import thinned
 from amsip.whitening import Whitening
 
 LENGTH = 1.4
-MOMENTS = 3.0
+SMOOTHNESS = 1.0
+FINER = 4
+MOMENTS = 10.0
 STEPS = 8
 FURTHER_STEPS = 16
 LARGEST_MOVE = 0.5
@@ -28,14 +31,14 @@ def default_kernel(reference: Reference) -> Whitened:
     Example:
         >>> from amsip import Samples
         >>> default_kernel(Samples(torch.randn(100, 4))).kernel.terms[1][0]
-        3.0
+        10.0
     """
     return Whitened(whitened_kernel(reference.dim), Whitening.of_moments(*reference.moments()))
 
 
 def whitened_kernel(dim: int) -> Kernel:
     """The default kernel in whitened coordinates."""
-    return Octaves.matern(LENGTH * dim**0.5) + MOMENTS * Polynomial(degree=2, scale=float(dim))
+    return Octaves.matern(LENGTH * dim**0.5, SMOOTHNESS, finer=FINER) + MOMENTS * Polynomial(degree=2, scale=float(dim))
 
 
 def universal_map(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
@@ -80,6 +83,8 @@ def usual_steps(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[T
 def universal_network(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
     """The shipped network alone: one forward pass, which reads a few thousand atoms of a larger reference.
 
+    Nodes that it sends out of the posterior's reach come back (`recall_strays`).
+
     Example:
         >>> from amsip import Samples, SquaredExponential
         >>> draws = torch.randn(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -87,8 +92,8 @@ def universal_network(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> F
         torch.Size([8, 2])
     """
     with torch.no_grad():
-        moved: Tensor = _network(nodes.dtype)(nodes, thinned(embedding, NETWORK_ATOMS))
-    return moved
+        moved = _network(nodes.dtype)(nodes, thinned(embedding, NETWORK_ATOMS))
+    return recall_strays(moved, nodes, embedding)
 
 
 universal_descent = Descent(steps=STEPS, newton=False, largest_move=LARGEST_MOVE)

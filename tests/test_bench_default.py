@@ -74,7 +74,7 @@ def test_the_page_has_a_table_for_each_group():
         for c in CHOICES
     ]
     made = {"command": "c", "commit": "abc", "date": "2026-01-02T03", "versions": {}, "seconds": 1}
-    result = {**made, "nodes": 32, "sets": 24, "observations": [1, 2], "tasks": ["sir"], "rows": rows}
+    result = {**made, "nodes": 32, "sets": 24, "observations": {"sir": 3}, "rows": rows}
     text = default.page(result)
     assert text.count("| the default |") == len({c.group for c in CHOICES}) - 1
     assert len(default.render(result).splitlines()) == len(CHOICES) + 2

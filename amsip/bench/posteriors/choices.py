@@ -8,14 +8,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from amsip.bench.rivals.foreign import describe
-from amsip.defaults import LARGEST_MOVE, STEPS, universal_map, universal_network, whitened_kernel
+from amsip.defaults import (
+    FINER,
+    LARGEST_MOVE,
+    LENGTH,
+    MOMENTS,
+    NETWORK_ATOMS,
+    SMOOTHNESS,
+    STEPS,
+    universal_map,
+    universal_network,
+    whitened_kernel,
+)
 from amsip.finishing import match_moments
 from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential
 from amsip.maps.base import NodeMap
 from amsip.maps.descent import Descent
-from amsip.pretrained import load_card
+from amsip.pretrained import load_card, load_map
 from amsip.references.base import Embedding
 from amsip.references.samples import Samples
+from amsip.references.thinning import thinned
 from amsip.rules import Rule
 from amsip.weights import JITTER, optimal_weights, simplex_weights
 from amsip.whitening import Whitening
@@ -77,15 +89,15 @@ def octaves(length: float, smoothness: float, moments: float, finer: int, coarse
 
 
 def _equal_octaves(dim: int) -> Kernel:
-    return Octaves(0.25 * dim**0.5, 5) + 3.0 * Polynomial(2, float(dim))
+    return Octaves(0.25 * dim**0.5, 5) + MOMENTS * Polynomial(2, float(dim))
 
 
 def _octaves_alone(dim: int) -> Kernel:
-    return Octaves.matern(1.4 * dim**0.5, 1.5, finer=4)
+    return Octaves.matern(LENGTH * dim**0.5, SMOOTHNESS, finer=FINER)
 
 
 def _linear_part(dim: int) -> Kernel:
-    return _octaves_alone(dim) + 3.0 * Polynomial(1, float(dim))
+    return _octaves_alone(dim) + MOMENTS * Polynomial(1, float(dim))
 
 
 def _one_gaussian(dim: int) -> Kernel:
@@ -93,7 +105,7 @@ def _one_gaussian(dim: int) -> Kernel:
 
 
 def _gaussian_and_moments(dim: int) -> Kernel:
-    return _one_gaussian(dim) + 3.0 * Polynomial(2, float(dim))
+    return _one_gaussian(dim) + MOMENTS * Polynomial(2, float(dim))
 
 
 def _steps(count: int) -> Descent:
@@ -105,6 +117,11 @@ def _network_and(count: int) -> NodeMap:
         return _steps(count)(universal_network(nodes, embedding), embedding)
 
     return node_map
+
+
+def _with_strays(nodes: Tensor, embedding: Embedding) -> Tensor:
+    network = load_map("universal").to(nodes.dtype)
+    return _steps(STEPS)(network(nodes, thinned(embedding, NETWORK_ATOMS)), embedding)
 
 
 def _still(nodes: Tensor, embedding: Embedding) -> Tensor:
@@ -123,25 +140,25 @@ def _choices() -> Iterator[Choice]:
     yield Choice("default", "the default")
     for length, smoothness, moments, finer in (
         (1.4, 2.5, 3.0, 3),
-        (1.4, 1.5, 3.0, 3),
-        (1.4, 1.5, 3.0, 4),
-        (1.4, 1.0, 3.0, 4),
-        (1.0, 1.5, 3.0, 4),
-        (2.0, 1.5, 3.0, 4),
-        (1.4, 1.5, 1.0, 4),
         (1.4, 1.5, 10.0, 4),
+        (1.4, 0.5, 10.0, 4),
+        (1.0, 1.0, 10.0, 4),
+        (2.0, 1.0, 10.0, 4),
+        (1.4, 1.0, 3.0, 4),
+        (1.4, 1.0, 30.0, 4),
     ):
         name = f"length {length}, smoothness {smoothness}, moments {moments:g}, {finer} finer"
         yield Choice("Octaves", name, octaves(length, smoothness, moments, finer))
-    yield Choice("Other kernels", "equal octaves (.25 .5 1 2 4), moments 3", _equal_octaves)
+    yield Choice("Other kernels", "equal octaves (.25 .5 1 2 4), moments 10", _equal_octaves)
     yield Choice("Other kernels", "octaves, linear part only", _linear_part)
     yield Choice("Other kernels", "octaves, no polynomial", _octaves_alone)
-    yield Choice("Other kernels", "one Gaussian at sqrt(d), moments 3", _gaussian_and_moments)
+    yield Choice("Other kernels", "one Gaussian at sqrt(d), moments 10", _gaussian_and_moments)
     yield Choice("Other kernels", "one Gaussian at sqrt(d)", _one_gaussian, finish=False)
-    for count in (0, 3, 8, 16):
+    for count in (0, 3, 16):
         yield Choice("Descent steps after the network", f"{count} steps", node_map=_network_and(count))
+    yield Choice("Strays", "the network's strays stay where they are", node_map=_with_strays)
     yield Choice("Without the network", "seeds where they are", node_map=_still)
-    for count in (8, 24, 60):
+    for count in (8, 24):
         yield Choice("Without the network", f"{count} steps from the seeds", node_map=_steps(count))
     yield Choice("Finish and weights", "no finishing move", finish=False)
     yield Choice("Finish and weights", "weights on the simplex", weigh=simplex_weights)

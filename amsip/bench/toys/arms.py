@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from amsip.bench.rivals import KERNEL_THINNING, RECOMBINATION
 from amsip.bench.rivals.base import Rival
 from amsip.bench.rivals.greedy import CANDIDATES, greedy_nodes
 from amsip.bench.toys import fitted
-from amsip.defaults import universal_map
+from amsip.defaults import universal_map, universal_network
 from amsip.discrepancy import loss
 from amsip.maps.base import NodeMap
 from amsip.maps.descent import Descent
@@ -116,7 +116,7 @@ def _fitted(folder: Path, slug: str, work: Work) -> Tensor:
 
 
 def _universal(work: Work) -> Tensor:
-    return moved(_universal_map(), work.seeds, work.embedding)
+    return moved(universal_network, work.seeds, work.embedding)
 
 
 def _universal_descended(work: Work) -> Tensor:
@@ -125,11 +125,6 @@ def _universal_descended(work: Work) -> Tensor:
 
 def _default(work: Work) -> Tensor:
     return moved(universal_map, work.seeds, work.embedding)
-
-
-@lru_cache(maxsize=1)
-def _universal_map() -> torch.nn.Module:
-    return load_map(UNIVERSAL_NAME).double()
 
 
 def _no_universal(toy: Toy) -> str | None:
