@@ -75,10 +75,12 @@ def test_rotations_carry_through(node_map, number, d):
 @given(number=st.integers(0, 10_000), d=st.integers(1, 5), scale=st.sampled_from([1e-6, 0.1, 7.0, 1e6]))
 def test_translation_and_scale_carry_through(node_map, number, d, scale):
     atoms = cloud(1, 60, d, number)
-    moved = node_map(atoms[:, :11], Samples(atoms).embed(SquaredExponential(0.7)))
+    # eleven nodes on a line are one too many for a kernel this smooth: the weights would be rounding
+    m = 11 if d > 1 else 5
+    moved = node_map(atoms[:, :m], Samples(atoms).embed(SquaredExponential(0.7)))
     shift = scale * torch.arange(1.0, d + 1.0, dtype=DTYPE)
     elsewhere = scale * atoms + shift
-    far = node_map(elsewhere[:, :11], Samples(elsewhere).embed(SquaredExponential(0.7 * scale)))
+    far = node_map(elsewhere[:, :m], Samples(elsewhere).embed(SquaredExponential(0.7 * scale)))
     assert ((far - shift) / scale - moved).abs().max() < rounding(d)
 
 
