@@ -52,14 +52,14 @@ def _quadratic(pool: Tensor, kernel: Kernel, m: int, sets: int, generator: torch
 
 
 LINEAR_CONTROL = Rival(
-    "control variates, linear",
+    "linear control variates",
     control_variates,
     takes_kernel=False,
     own_weights_only=True,
     sized=lambda m, dim: determined(m, dim, 1),
 )
 QUADRATIC_CONTROL = Rival(
-    "control variates, quadratic",
+    "quadratic control variates",
     _quadratic,
     takes_kernel=False,
     own_weights_only=True,
