@@ -196,7 +196,7 @@ def test_a_failure_is_written_down(cache, monkeypatch, tmp_path):
         raise RuntimeError("no nodes today")
 
     monkeypatch.setattr(measure, "all_arms", lambda: iter([Arm("unlucky", "", fails)]))
-    measure.fill(Plan((TASK,), (1,), ((4,),), sets=3), tmp_path, 1, lambda line: None)
+    measure.fill(Plan((TASK,), (1,), ((4,), (8,)), rival_nodes=(4,), sets=3), tmp_path, 1, lambda line: None)
     rows = summary.read_cells(tmp_path, (1,))
     assert [row["failed"] for row in rows] == ["RuntimeError: no nodes today"]
 

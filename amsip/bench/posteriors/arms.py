@@ -56,7 +56,6 @@ class Arm:
         make: From a split, m, the number of seed sets and a generator to its rules.
         missing: Why it cannot run here, or None.
         sized: Whether it works at this m in this dimension.
-        dear: Whether it is measured at the headline M alone.
     """
 
     method: str
@@ -64,7 +63,6 @@ class Arm:
     make: Make = field(repr=False)
     missing: Callable[[], str | None] = field(default=lambda: None, repr=False)
     sized: Callable[[int, int], bool] = field(default=lambda m, dim: True, repr=False)
-    dear: bool = False
 
     @property
     def slug(self) -> str:
@@ -78,10 +76,10 @@ def all_arms() -> Iterator[Arm]:
     yield Arm(PLAIN, "", _plain)
     yield Arm(REWEIGHTED, "default", partial(_ours, reweighted_rule))
     yield Arm(DEFAULT, "default", partial(_ours, default_rule))
-    yield Arm(DESCENT, "default", partial(_ours, descended_rule), dear=True)
+    yield Arm(DESCENT, "default", partial(_ours, descended_rule))
     for rival in RIVALS:
         for kernel in ("default", "median") if rival.takes_kernel else ("",):
-            yield Arm(rival.name, kernel, partial(_rival, rival, kernel), rival.missing, rival.sized, rival.dear)
+            yield Arm(rival.name, kernel, partial(_rival, rival, kernel), rival.missing, rival.sized)
 
 
 def _plain(split: Split, m: int, sets: int, generator: torch.Generator) -> Outcome:

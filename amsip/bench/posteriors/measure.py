@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from amsip._disk import sha256, write_atomically
-from amsip.bench.posteriors.arms import DEFAULT, DESCENT, PLAIN, REWEIGHTED, Arm, Outcome, all_arms
+from amsip.bench.posteriors.arms import DEFAULT, PLAIN, REWEIGHTED, Arm, Outcome, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, DIMENSIONS, TASKS
 from amsip.bench.posteriors.stated import stated_errors
 from amsip.bench.posteriors.yardstick import SEED_SETS, Score, Split, cell_seed, score_rules, split_posterior
@@ -22,7 +22,9 @@ from amsip.pretrained import load_card
 NODES = ((32,), (8, 16, 64, 128))
 POLL_SECONDS = 10.0
 # measured a second time on half of the draws, and there scored against the other half
-HALVED, HALVED_NODES = (PLAIN, REWEIGHTED, DEFAULT, DESCENT, "greedy sequential BQ"), 32
+HALVED, HALVED_NODES = (PLAIN, REWEIGHTED, DEFAULT, "greedy sequential BQ"), 32
+# measured at every M; the others at the headline M alone
+ALWAYS = (PLAIN, REWEIGHTED, DEFAULT)
 
 Job = tuple[str, int, tuple[int, ...]]
 
@@ -36,7 +38,7 @@ class Plan:
         observations: Which observations of each.
         nodes: The values of M in groups: a group is measured everywhere before the next one.
         methods: Names of arms; all when empty.
-        dear_nodes: The values of M at which dear arms run, and rivals with one Gaussian at the median heuristic.
+        rival_nodes: The values of M at which rivals run.
         sets: Seed sets a cell.
         again: Names of arms whose finished cells are measured anew.
     """
@@ -45,14 +47,14 @@ class Plan:
     observations: Sequence[int] = DEVELOPMENT
     nodes: Sequence[tuple[int, ...]] = NODES
     methods: Sequence[str] = ()
-    dear_nodes: Sequence[int] = (32,)
+    rival_nodes: Sequence[int] = (32,)
     sets: int = SEED_SETS
     again: Sequence[str] = ()
 
     def arms(self, m: int) -> list[Arm]:
         """The arms it names at this M."""
         chosen = [arm for arm in all_arms() if not self.methods or arm.method in self.methods]
-        return [arm for arm in chosen if m in self.dear_nodes or not (arm.dear or arm.kernel == "median")]
+        return [arm for arm in chosen if m in self.rival_nodes or arm.method in ALWAYS]
 
     def missing(self) -> dict[str, str]:
         """The arms it names that cannot run here, and why."""

@@ -40,7 +40,6 @@ class Rival:
         own_weights_only: Whether its nodes are plain draws, so that other weights would make another method of it.
         missing: Why it cannot run here, or None.
         sized: Whether it works at this number of nodes in this dimension.
-        dear: Whether it takes so long that it is measured at one number of nodes only.
 
     Example:
         >>> rival = Rival("the first draws", lambda pool, kernel, m, sets, _: Rules(pool[:m].expand(sets, m, -1)))
@@ -55,7 +54,6 @@ class Rival:
     own_weights_only: bool = False
     missing: Callable[[], str | None] = field(default=lambda: None, repr=False)
     sized: Callable[[int, int], bool] = field(default=lambda m, dim: True, repr=False)
-    dear: bool = False
 
     def __call__(
         self, pool: Float[Tensor, "n d"], kernel: Kernel, m: int, generator: torch.Generator | None = None

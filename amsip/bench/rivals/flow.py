@@ -76,4 +76,4 @@ def _missing() -> str | None:
     return None if importlib.util.find_spec("zuko") else "zuko is not installed: `pip install zuko`"
 
 
-SOBOL_FLOW = Rival("Sobol through a flow", sobol_through_flow, takes_kernel=False, missing=_missing, dear=True)
+SOBOL_FLOW = Rival("Sobol through a flow", sobol_through_flow, takes_kernel=False, missing=_missing)

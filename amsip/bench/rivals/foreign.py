@@ -161,7 +161,7 @@ def _missing(library: str) -> str | None:
 
 def _rival(name: str) -> Rival:
     library, takes_kernel = LIBRARIES[name], name not in KERNEL_FREE
-    return Rival(name, partial(foreign, name), takes_kernel, missing=partial(_missing, library), dear=takes_kernel)
+    return Rival(name, partial(foreign, name), takes_kernel, missing=partial(_missing, library))
 
 
 KERNEL_THINNING = _rival("kernel thinning")

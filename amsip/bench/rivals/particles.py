@@ -39,4 +39,4 @@ def interacting_particles(
     return Rules(best, optimal_weights(best, embedding))
 
 
-PARTICLES = Rival("MSIP", interacting_particles, dear=True)
+PARTICLES = Rival("MSIP", interacting_particles)

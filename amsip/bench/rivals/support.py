@@ -32,4 +32,4 @@ def support_points(
     return Rules(points)
 
 
-SUPPORT_POINTS = Rival("support points", support_points, takes_kernel=False, dear=True)
+SUPPORT_POINTS = Rival("support points", support_points, takes_kernel=False)
