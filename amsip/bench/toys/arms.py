@@ -33,7 +33,7 @@ RIVALS = (GREEDY, THINNING, RECOMBINED, MSIP)
 UNIVERSAL_NAME = "universal"
 CHUNK = 64
 # the dear arms are scored on the first of the seed sets
-FEW_SETS, OPTIMUM_SETS, RIVAL_SETS = 64, 32, 16
+ALL_SETS, FEW_SETS, RIVAL_SETS = 10**6, 32, 16
 POLISHING_STEPS = 20
 POOL = 4096
 OTHER_SEEDS = 7_000_000
@@ -74,9 +74,14 @@ class Arm:
 
     name: str
     make: Callable[[Work], Float[Tensor, "r m d"]] = field(repr=False)
-    sets: int = 10**6
+    sets: int = ALL_SETS
     missing: Callable[[Toy], str | None] = field(default=lambda toy: None, repr=False)
     stamp: Callable[[Toy], str] = field(default=lambda toy: "", repr=False)
+
+    @property
+    def dear(self) -> bool:
+        """Whether it is scored on fewer sets than there are, and not at the budgets that were held out of training."""
+        return self.sets < ALL_SETS
 
     @property
     def slug(self) -> str:
@@ -100,7 +105,7 @@ def every_arm(folder: Path) -> Iterator[Arm]:
     yield Arm(DEFAULT, _default, missing=_no_universal, stamp=_universal_digest)
     yield Arm(GREEDY, _greedy, FEW_SETS)
     yield Arm(MSIP, _msip, FEW_SETS)
-    yield Arm(OPTIMUM, _optimum, OPTIMUM_SETS, stamp=_optimum_starts)
+    yield Arm(OPTIMUM, _optimum, FEW_SETS, stamp=_optimum_starts)
     yield Arm(THINNING, partial(_rival, KERNEL_THINNING), RIVAL_SETS, lambda toy: KERNEL_THINNING.missing())
     yield Arm(RECOMBINED, partial(_rival, RECOMBINATION), RIVAL_SETS, lambda toy: RECOMBINATION.missing())
 

@@ -92,7 +92,7 @@ def _toy_cells(plan: Plan, toy: Toy, folder: Path) -> Iterator[Cell]:
     embedding = _embedding(toy)
     for m in plan.nodes:
         for arm in plan.arms(folder):
-            if arm.missing(toy):
+            if arm.missing(toy) or (arm.dear and m in HELD_OUT):
                 continue
             path = folder / "cells" / f"{toy.name}-{m:03d}-{arm.slug}.json"
             stamp = {"sets": min(plan.sets, arm.sets), "of": plan.sets, "depends": arm.stamp(toy)}
