@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from amsip import _linalg
+from amsip import _checks, _linalg
 from amsip.kernels import Kernel
 from amsip.references.base import Embedding
 from amsip.weights import JITTER
@@ -61,7 +61,8 @@ class Evidence:
 
         An oscillation that regularly spaced nodes meet once a period looks smooth from them, whatever one does.
         """
-        return (self.predictable < ROUGH) | (self.variance <= TINY)
+        # a value that is not a number explains nothing either
+        return ~((self.predictable >= ROUGH) & (self.variance > TINY))
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,23 @@ class Estimate:
 def estimate(
     nodes: Float[Tensor, "*q m d"],
     weights: Float[Tensor, "*q m"],
-    values: Float[Tensor, "..."],
+    values: Shaped[Tensor, "..."],
     embedding: Embedding,
     draws: float | None = None,
 ) -> Estimate:
     """The estimate of `Rule.estimate`, from values of shape `(..., m)` or `(..., m, k)`."""
+    if draws is not None:
+        _checks.above_zero("draws", draws)
+    # yes-or-no values are numbers here: weights cast to theirs would be yes or no too
+    values = values if values.is_floating_point() else values.to(weights)
     found = evidence(nodes, weights, values, embedding.kernel)
     count = torch.as_tensor(embedding.effective_draws if draws is None else draws, dtype=torch.float64)
     if count.ndim and values.ndim > weights.ndim:
         count = count[..., None]
     squared = stated_variance(found, nodes.shape[-2], nodes.shape[-1])
+    if nodes.shape[-2] == 1:
+        # one value says nothing about how the integrand varies
+        squared = torch.full_like(squared, torch.inf)
     noise = found.variance / count
     lifted = weights if values.ndim == weights.ndim else weights[..., None]
     value = (lifted.to(values) * values).sum(weights.ndim - 1)

@@ -39,14 +39,17 @@ def match_moments(
     centred = z - (w[..., None] * z).sum(-2, keepdim=True)
     spread = (w[..., None] * centred).mT @ centred
     values, vectors = torch.linalg.eigh(cov)
-    largest = values[..., -1:].clamp_min(torch.finfo(torch.float64).tiny)
-    null = values < NULL_SPREAD * largest
-    root = (vectors * torch.where(null, largest, values).sqrt()[..., None, :]) @ vectors.mT
-    missing = (vectors * torch.where(null, largest, 0.0)[..., None, :]) @ vectors.mT
-    squared, axes = torch.linalg.eigh(root @ (spread + missing) @ root / largest[..., None].square())
-    definite = squared[..., 0] > LEAST_SPREAD * (values.clamp_min(0.0) / largest + null).amin(-1).square()
+    # in units of the largest variance, so that nothing under- or overflows; a single point has none
+    largest = values[..., -1:]
+    largest = torch.where(largest > 0, largest, torch.ones_like(largest))
+    values = (values / largest).clamp_min(0.0)
+    null = (values < NULL_SPREAD).to(values)
+    root = (vectors * torch.where(null > 0, null, values).sqrt()[..., None, :]) @ vectors.mT
+    missing = (vectors * null[..., None, :]) @ vectors.mT
+    squared, axes = torch.linalg.eigh(root @ (spread / largest[..., None] + missing) @ root)
+    definite = squared[..., 0] > LEAST_SPREAD * (values + null).amin(-1).square()
     inverse = (axes / squared.clamp_min(torch.finfo(torch.float64).tiny).sqrt()[..., None, :]) @ axes.mT
-    transport = root @ inverse @ root / largest[..., None]
+    transport = root @ inverse @ root
     identity = torch.eye(nodes.shape[-1], dtype=torch.float64, device=nodes.device)
     transport = torch.where(definite[..., None, None], transport, identity)
     return (mean[..., None, :] + centred @ transport.mT).to(nodes)

@@ -83,6 +83,32 @@ def test_rough_and_constant_integrands_are_flagged():
     assert rule.estimate(lambda x: (x[:, 0] > 50.0).to(x)).rough
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_a_probability_is_estimated_and_not_counted(dtype):
+    # weights cast to the values' dtype: every signed weight would count as one, or as none
+    draws = torch.randn(500, 2, generator=torch.Generator().manual_seed(6), dtype=DTYPE)
+    rule = quadrature(draws, 16, generator=torch.Generator().manual_seed(0))
+    found = rule.estimate(lambda x: (x[:, 0] > 0.3).to(dtype))
+    assert found.value.item() == pytest.approx(rule.expect(lambda x: (x[:, 0] > 0.3).double()).item(), abs=1e-12)
+
+
+def test_one_node_has_no_finite_error_and_no_draws_are_refused():
+    draws = torch.randn(100, 2, generator=torch.Generator().manual_seed(7), dtype=DTYPE)
+    rule = quadrature(draws, 1, generator=torch.Generator().manual_seed(0))
+    found = rule.estimate(lambda x: x.exp())
+    assert torch.isinf(found.standard_error).all()
+    assert found.rough.all()
+    assert torch.equal(found.equivalent_draws, torch.zeros(2, dtype=DTYPE))
+    for draws in (0.0, -3.0, float("nan")):
+        with pytest.raises(ValueError, match="`draws` must be positive"):
+            rule.estimate(lambda x: x.exp(), draws=draws)
+
+
+def test_values_that_are_not_numbers_are_flagged():
+    draws = torch.randn(100, 2, generator=torch.Generator().manual_seed(8), dtype=DTYPE)
+    assert quadrature(draws, 8, generator=torch.Generator().manual_seed(0)).estimate(lambda x: x[:, 0].log()).rough
+
+
 @pytest.mark.slow
 def test_coverage_on_densities_outside_the_calibration():
     generator = torch.Generator().manual_seed(6)

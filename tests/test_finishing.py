@@ -1,5 +1,6 @@
 """The affine finish makes means and covariances exact, and knows when it cannot."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,16 @@ def test_a_constant_coordinate_stays_where_it_is():
     moved = match_moments(z, w, (mean, cov))
     assert torch.allclose(moved[:, 2], torch.full((23,), 4.0, dtype=DTYPE))
     assert (weighted_moments(moved, w)[1] - cov).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("variance", [0.0, 1e-170, 1e170])
+def test_a_point_and_spreads_whose_squares_leave_the_range_are_no_obstacle(variance):
+    # squares of the largest variance were 0 or infinite
+    z = torch.tensor([[-1.0], [3.0]], dtype=DTYPE) * variance**0.5
+    w, mean = torch.full((2,), 0.5, dtype=DTYPE), torch.zeros(1, dtype=DTYPE)
+    moved = match_moments(z, w, (mean, torch.full((1, 1), variance, dtype=DTYPE)))
+    expected = torch.tensor([[-1.0], [1.0]], dtype=DTYPE) * variance**0.5
+    assert torch.allclose(moved, expected, rtol=1e-12, atol=0.0)
 
 
 def test_queries_are_finished_one_by_one():

@@ -24,7 +24,7 @@ BATCH, UNROLLED_BATCH = 64, 16
 NET_SEED = 0
 # half to a third of the time of double precision, at the same loss: the score is in double precision anyhow
 DTYPE = "float32"
-UNROLLED_SECONDS = 120.0
+UNROLLED_SECONDS = 60.0
 TRIAL_STEPS = 8
 
 
