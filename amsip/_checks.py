@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,27 @@ class NumericalError(ArithmeticError):
 
 
 def floating(name: str, values: object) -> Tensor:
-    """The values as a floating-point tensor: integers and lists become float64, arrays keep their precision."""
+    """The values as a floating-point tensor: integers and lists become float64, arrays keep single or double precision.
+
+    Half precision becomes single: no moment and no distance can be worked out in it.
+    """
     try:
-        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(plain_array(np.asarray(values)))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"`{name}` must be an array of numbers: got {type(values).__name__} ({error}).") from None
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"`{name}` must be real numbers: got dtype {tensor.dtype}.")
-    return tensor if tensor.is_floating_point() else tensor.to(torch.float64)
+    if not tensor.is_floating_point():
+        return tensor.to(torch.float64)
+    return tensor.to(torch.float32) if tensor.element_size() < 4 else tensor
+
+
+def plain_array(array: np.ndarray) -> np.ndarray:
+    """The array itself where torch can read its memory; else a copy in native order, in double precision at most."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return native if native.flags.writeable and min(native.strides, default=0) >= 0 else native.copy()
 
 
 def points(name: str, values: object) -> Tensor:
@@ -83,11 +96,30 @@ def sample_weights(name: str, values: object, atoms: Tensor) -> Tensor:
 
 def budget(m: object, limit: int = MAX_NODES) -> int:
     """A number of nodes between 1 and `limit`."""
-    if isinstance(m, bool) or not isinstance(m, int):
+    if isinstance(m, bool) or not isinstance(m, int | np.integer):
         raise TypeError(f"`m`, the number of nodes, must be an int: got {m!r}.")
     if not 1 <= m <= limit:
         raise ValueError(f"`m`, the number of nodes, must be between 1 and {limit}: got {m}.")
-    return m
+    return int(m)
+
+
+def budgets(values: object) -> tuple[int, ...]:
+    """At least one number of nodes."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"`budgets` must be a sequence of numbers of nodes: got {values!r}.")
+    counts = tuple(budget(m) for m in values)
+    if not counts:
+        raise ValueError("`budgets` must hold at least one number of nodes: got none.")
+    return counts
+
+
+def randomness(generator: object) -> None:
+    """A source of randomness, or none."""
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(
+            f"`generator` must be a torch.Generator: got {type(generator).__name__}. "
+            "From a number: `torch.Generator().manual_seed(0)`."
+        )
 
 
 def positive(name: str, value: float | Tensor) -> None:

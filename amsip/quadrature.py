@@ -91,8 +91,9 @@ def resolution_dial(
     """
     reference = as_reference(source, sample_weights)
     kernel = default_kernel(reference) if kernel is None else kernel
-    seeds = draw_seeds(reference, max(_checks.budget(m) for m in budgets), generator=generator)
-    return {m: emit(reference, seeds[..., :m, :], kernel, node_map) for m in budgets}
+    counts = _checks.budgets(budgets)
+    seeds = draw_seeds(reference, max(counts), generator=generator)
+    return {m: emit(reference, seeds[..., :m, :], kernel, node_map) for m in counts}
 
 
 def emit(

@@ -18,6 +18,7 @@ def draw_seeds(reference: Reference, m: int, *, generator: torch.Generator | Non
         10.0
     """
     m = _checks.budget(m)
+    _checks.randomness(generator)
     if isinstance(reference, Samples):
         return reference.subset(m, generator=generator)
     return reference.sample(m, generator=generator)

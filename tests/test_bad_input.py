@@ -23,6 +23,7 @@ from amsip import (
     mmd2,
     optimal_weights,
     quadrature,
+    resolution_dial,
 )
 from amsip.rules import pool
 
@@ -166,6 +167,58 @@ def test_a_row_of_numbers_is_ambiguous(draws):
 def test_what_is_not_an_array_of_numbers_is_refused(draws):
     with pytest.raises((TypeError, ValueError), match="`samples` must be"):
         reweighted(draws)
+
+
+@pytest.mark.parametrize(
+    "as_given",
+    [
+        lambda x: x.astype(">f8"),
+        lambda x: x.astype(np.longdouble),
+        lambda x: x[::-1][::-1],
+        lambda x: np.asfortranarray(x),
+        lambda x: np.lib.stride_tricks.as_strided(x, writeable=False),
+        lambda x: x[::-1].copy()[::-1],
+    ],
+    ids=["foreign order", "long double", "view", "columns first", "read only", "backwards"],
+)
+def test_arrays_in_any_layout_are_the_same_draws(as_given):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    assert torch.equal(Samples(as_given(x)).atoms, torch.as_tensor(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_worked_out_in_single(dtype):
+    draws = normal(60, 2).to(dtype)
+    rule = quadrature(draws, 4, generator=torch.Generator().manual_seed(0))
+    assert rule.nodes.dtype == torch.float32
+    assert torch.allclose(rule.mean(), draws.float().mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("m", [np.int64(4), np.int32(4), np.uint8(4)])
+def test_numpy_counts_are_counts(m):
+    assert len(reweighted(normal(20, 2), m)) == 4
+
+
+@pytest.mark.parametrize("generator", [0, np.random.default_rng(0)])
+def test_a_seed_is_not_a_generator(generator):
+    with pytest.raises(TypeError, match=r"`generator` must be a torch\.Generator: got .*manual_seed"):
+        quadrature(normal(20, 2), 4, generator=generator)
+
+
+def test_budgets_may_be_any_numbers_of_nodes_but_some():
+    state = torch.Generator().manual_seed(0)
+    assert list(resolution_dial(normal(20, 2), iter([2, 4]), node_map=None, generator=state)) == [2, 4]
+    assert list(resolution_dial(normal(20, 2), np.array([2, 4]), node_map=None, generator=state)) == [2, 4]
+    with pytest.raises(ValueError, match="`budgets` must hold at least one"):
+        resolution_dial(normal(20, 2), [])
+    with pytest.raises(TypeError, match="`budgets` must be a sequence"):
+        resolution_dial(normal(20, 2), 4)
+
+
+@pytest.mark.parametrize("draws", [normal(1, 3), torch.cat([normal(40, 2), normal(40, 2) * 1e-200], -1)])
+def test_the_default_map_takes_a_single_point_and_vanishing_spread(draws):
+    rule = quadrature(draws, 4, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(rule.mean(), draws.mean(0))
 
 
 def test_complex_and_boolean_arrays_are_refused():
