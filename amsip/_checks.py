@@ -190,6 +190,16 @@ def covariance(name: str, values: object, means: Tensor) -> Tensor:
     return covs
 
 
+def values(name: str, found: object) -> Tensor:
+    """Values of an integrand: a tensor as it is, anything else as an array of real numbers or of yes and no."""
+    if isinstance(found, Tensor):
+        return found
+    array = np.asarray(found)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"The values of `{name}` must be real numbers: got {type(found).__name__} of {array.dtype}.")
+    return torch.as_tensor(plain_array(array))
+
+
 def values_at_nodes(values: Tensor, weights: Tensor) -> Tensor:
     """Values computed beforehand, one (or k) per node."""
     if values.shape[: weights.ndim] != weights.shape or values.ndim > weights.ndim + 1:

@@ -71,7 +71,7 @@ class Rule:
         """Nodes and weights as arrays."""
         return self.nodes.detach().cpu().numpy(), self.weights.detach().cpu().numpy()
 
-    def expect(self, f: Integrand | Tensor) -> Tensor:
+    def expect(self, f: Integrand | _checks.ArrayLike) -> Tensor:
         """The weighted average of f, called once on all nodes as `(n, d)`, or of values already computed.
 
         Arguments:
@@ -82,7 +82,7 @@ class Rule:
         """
         return _average(self.weights, self.evaluate(f))
 
-    def estimate(self, f: Integrand | Tensor, *, draws: float | None = None) -> Estimate:
+    def estimate(self, f: Integrand | _checks.ArrayLike, *, draws: float | None = None) -> Estimate:
         """The weighted average of f with a calibrated error, at no cost beyond the m evaluations.
 
         Arguments:
@@ -104,10 +104,13 @@ class Rule:
             True
         """
         if self.embedding is None:
-            raise ValueError("This rule does not carry its reference: use `expect`, or make it with `quadrature`.")
+            raise ValueError(
+                "This rule does not carry its reference (one that was loaded, pooled or taken from a batch does not): "
+                "use `expect` or `pooled_expect`, or make it with `quadrature`."
+            )
         return estimate(self.nodes, self.weights, self.evaluate(f), self.embedding, draws)
 
-    def pooled_expect(self, f: Integrand | Tensor) -> "Estimate":
+    def pooled_expect(self, f: Integrand | _checks.ArrayLike) -> "Estimate":
         r"""The average over independent emissions, and its standard error from their spread.
 
         $$\bar Q[f] = \tfrac1K \sum_k Q_k[f]$$
@@ -141,7 +144,9 @@ class Rule:
             batches=count * self.batches,
         )
 
-    def quantile(self, levels: float | Sequence[float] | Tensor, f: Integrand | Tensor | None = None) -> Tensor:
+    def quantile(
+        self, levels: float | Sequence[float] | Tensor, f: Integrand | _checks.ArrayLike | None = None
+    ) -> Tensor:
         """Quantiles of every coordinate, or of f: the smallest value that enough of the weight does not exceed.
 
         Arguments:
@@ -183,12 +188,12 @@ class Rule:
         index = index.reshape(*self.weights.shape[:-1], n, 1)
         return self.nodes.gather(-2, index.expand(*index.shape[:-1], self.nodes.shape[-1]))
 
-    def evaluate(self, f: Integrand | Tensor) -> Tensor:
+    def evaluate(self, f: Integrand | _checks.ArrayLike) -> Tensor:
         """The values of f at the nodes, `(..., m)` or `(..., m, k)`."""
-        if isinstance(f, Tensor):
-            return _checks.values_at_nodes(f, self.weights)
+        if not callable(f):
+            return _checks.values_at_nodes(_checks.values("f", f), self.weights)
         flat = self.nodes.reshape(-1, self.nodes.shape[-1])
-        values = torch.as_tensor(f(flat))
+        values = _checks.values("f", f(flat))
         _checks.values_of_integrand(values, flat)
         return values.reshape(*self.weights.shape, *values.shape[1:])
 

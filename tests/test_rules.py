@@ -84,6 +84,23 @@ def test_arrays_are_accepted_as_the_answer_of_an_integrand():
     assert torch.allclose(rule.expect(lambda x: x.numpy().sum(-1)), rule.expect(lambda x: x.sum(-1)))
 
 
+@pytest.mark.parametrize("form", [lambda v: v.numpy(), lambda v: v.tolist(), lambda v: v.numpy()[::-1][::-1]])
+def test_values_are_taken_as_arrays_and_lists_in_double_precision(form):
+    # lists would be read in single precision, and arrays taken for functions
+    rule = signed_rule()
+    values = rule.nodes.exp().sum(-1)
+    exact = rule.expect(values)
+    for f in (form(values), lambda x: form(x.exp().sum(-1))):
+        assert rule.expect(f).dtype == torch.float64
+        assert abs(rule.expect(f) - exact) < 1e-14 * (rule.weights * values).abs().sum()
+
+
+@pytest.mark.parametrize("values", ["model.py", [1j] * 5])
+def test_values_that_are_not_numbers_are_refused(values):
+    with pytest.raises(TypeError, match="values of `f` must be real numbers"):
+        signed_rule().expect(values)
+
+
 @pytest.mark.parametrize("f", [lambda x: x[:1, 0], lambda x: x.sum(), lambda x: x[None]])
 def test_integrands_of_another_shape_are_refused(f):
     with pytest.raises(ValueError, match="`f` must map points of shape"):
