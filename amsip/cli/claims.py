@@ -1,9 +1,11 @@
 """Which sentences of the paper hold, from the committed results.
 
-amsip claims
-amsip claims --json claims.json          every row: number, interval, verdict, command, commit
-amsip claims --results runs/paper        judge your own results instead
-amsip claims --pages docs                write paper.md from them
+    amsip claims
+    amsip claims --json claims.json          every row: number, interval, verdict, command, commit
+    amsip claims --results runs/paper        judge your own results instead
+    amsip claims --pages docs                write paper.md from them
+
+Verdicts are judged from the numbers in the files; nothing is computed again.
 """
 
 import argparse
