@@ -94,6 +94,24 @@ def sample_weights(name: str, values: object, atoms: Tensor) -> Tensor:
     return weights / total
 
 
+def spread_in_range(name: str, cov: Tensor, atoms: Tensor) -> None:
+    """A covariance, worked out in double precision, that the draws' own precision can hold."""
+    limits = torch.finfo(atoms.dtype)
+    variance = cov.diagonal(dim1=-2, dim2=-1)
+    low = variance < limits.tiny
+    if bool(low.any()):
+        # rounding of a constant coordinate, and all weight on one draw, are no spread
+        low = low & (variance.sqrt() > 4.0 * limits.eps * atoms.abs().amax(-2))
+    out = low | ~(variance <= limits.max)
+    if bool(out.any()):
+        place = [int(i) for i in torch.nonzero(out)[0]]
+        spread = variance[tuple(place)].sqrt().item()
+        raise ValueError(
+            f"`{name}` must have a spread whose square {str(atoms.dtype).removeprefix('torch.')} can hold: the "
+            f"standard deviation of coordinate {place[-1]} is {spread:.3g}. Use another unit."
+        )
+
+
 def budget(m: object, limit: int = MAX_NODES) -> int:
     """A number of nodes between 1 and `limit`."""
     if isinstance(m, bool) or not isinstance(m, int | np.integer):
@@ -140,6 +158,12 @@ def one_of(name: str, value: object, choices: Sequence[object]) -> None:
     """One of a short list of values."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {list(choices)}: got {value!r}.")
+
+
+def same_queries(name: str, values: Sequence[int], queries: Sequence[int]) -> None:
+    """Query axes that agree, or none, so that one set serves all."""
+    if len(queries) and tuple(values) != tuple(queries):
+        raise ValueError(f"`{name}` must have the query axes of the draws, {tuple(queries)}: got {tuple(values)}.")
 
 
 def same_dim(name: str, values: Tensor, dim: int) -> None:
@@ -549,6 +573,15 @@ def finite_weights(weights: Tensor) -> None:
     if not bool(torch.isfinite(weights).all()):
         bad = int((~torch.isfinite(weights)).sum())
         raise ValueError(f"`weights` must be finite: {bad} of {weights.numel()} are not.")
+
+
+def conditioned(source: object, bare: type) -> None:
+    """A dataset of pairs that was given its observation."""
+    if isinstance(source, bare):
+        raise TypeError(
+            f"A `{bare.__name__}` must be given an observation before it is a posterior: "
+            "pass `conditional.given(observation)`."
+        )
 
 
 def no_sample_weights(weights: object) -> None:

@@ -52,7 +52,8 @@ def read_draws(
             per parameter. `.csv`: one row per draw, with or without a header. `.nc`: the `posterior` group of ArviZ,
             chains stacked.
         columns: The parameters to keep, in this order; a vector parameter may be named whole (`theta`) or by
-            component (`theta[0]`). All by default, but for the sampler columns of Stan (`lp__` and the like).
+            component (`theta[0]`). All by default, but for the sampler columns of Stan (`lp__` and the like) and
+            columns without a name, which are the row numbers of a data frame.
         weights_column: The column that holds sample weights.
         leading: What the first axis of a three-dimensional array is: `chains`, which are stacked, or `queries`.
 
@@ -171,7 +172,7 @@ def _select(path: Path, draws: Draws, columns: Sequence[str], weights_column: st
     if weights_column is not None:
         weights = draws.values[..., _find(path, draws.names, weights_column)[0]]
     # Stan's own diagnostics end in two underscores
-    kept = [i for i, name in enumerate(draws.names) if not name.endswith("__") and name != weights_column]
+    kept = [i for i, name in enumerate(draws.names) if name and not name.endswith("__") and name != weights_column]
     if columns:
         kept = [i for column in columns for i in _find(path, draws.names, column)]
     if not kept:

@@ -91,6 +91,25 @@ def test_score_agrees_with_the_library(draws, tmp_path, capsys):
     assert float(re.search(r"MMD\^2 (\S+),", out).group(1)) == pytest.approx(expected, rel=1e-2)
 
 
+def test_score_matches_columns_by_name(draws, tmp_path, capsys):
+    target, turned = tmp_path / "rule.npz", tmp_path / "turned.csv"
+    run(capsys, "quadrature", draws, "-m", 11, "-o", target, "--weights-column", "w")
+    table = np.loadtxt(draws, delimiter=",", skiprows=1)[:, [2, 3, 0, 1]]
+    np.savetxt(turned, table, delimiter=",", header="c,w,a,b", comments="")
+    _, straight, _ = run(capsys, "score", target, draws, "--weights-column", "w")
+    _, other, _ = run(capsys, "score", target, turned, "--weights-column", "w")
+    assert other == straight
+
+
+def test_one_rule_is_not_scored_against_many_queries(draws, tmp_path, capsys):
+    target = tmp_path / "rule.npz"
+    run(capsys, "quadrature", draws, "-m", 5, "-o", target)
+    np.save(tmp_path / "many.npy", np.zeros((3, 7, 4)))
+    status, _, err = run(capsys, "score", target, tmp_path / "many.npy", "--leading", "queries")
+    assert status == 1
+    assert "must have the query axes of the draws, (3,): got ()" in err
+
+
 def test_equal_weight_draws_score_about_one(draws, tmp_path, capsys):
     """A wrong floor (per node, or without the self-affinity) would be off by a factor."""
     values = amsip.read_draws(draws).values

@@ -242,6 +242,14 @@ def test_stan_diagnostics_are_left_out_unless_named(tmp_path):
     assert read_draws(path, columns=["lp__"]).values.tolist() == [[-1], [-3]]
 
 
+def test_the_row_numbers_of_a_data_frame_are_no_parameter(tmp_path):
+    path = tmp_path / "draws.csv"
+    path.write_text(",a,b\n0,1,2\n1,3,4\n")
+    draws = read_draws(path)
+    assert draws.names == ("a", "b")
+    assert draws.values.tolist() == [[1, 2], [3, 4]]
+
+
 @pytest.mark.parametrize("content", ["", "a,b\n", "a,b\n1,2\n3\n", "a,b\n1,x\n", "# nothing\n"])
 def test_a_bad_csv_is_a_clear_error(tmp_path, content):
     path = tmp_path / "draws.csv"

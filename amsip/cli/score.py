@@ -7,11 +7,14 @@ stands the one that as many plain draws have on average.
 """
 
 import argparse
+import dataclasses
+from collections.abc import Sequence
 
 import amsip
 from amsip import _checks
 from amsip.cli.inputs import KERNELS, add_draws_arguments, draws_of, named_kernel
 from amsip.cli.tables import discrepancy_lines, moments_table
+from amsip.draws import Draws
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> str:
     """Score the rule."""
     rule = amsip.load_rule(arguments.rule)
-    draws = draws_of(arguments)
+    draws = in_order(draws_of(arguments), amsip.load_metadata(arguments.rule).names)
+    _checks.same_queries(arguments.rule, rule.nodes.shape[:-2], draws.values.shape[:-2])
     _checks.same_dim(f"the nodes of {arguments.rule}", rule.nodes, draws.values.shape[-1])
     reference = amsip.Samples(draws.values.to(rule.nodes), draws.weights)
     embedding = reference.embed(named_kernel(arguments.kernel, reference))
@@ -33,3 +37,11 @@ def run(arguments: argparse.Namespace) -> str:
     if rule.nodes.ndim == 2:
         lines += ["", moments_table(scored, reference, draws.names), ""]
     return "\n".join(lines + discrepancy_lines(scored, reference))
+
+
+def in_order(draws: Draws, names: Sequence[str]) -> Draws:
+    """The columns that a rule was made of, in its order, where both sides have the names."""
+    if not names or not set(names) <= set(draws.names):
+        return draws
+    chosen = [draws.names.index(name) for name in names]
+    return dataclasses.replace(draws, values=draws.values[..., chosen], names=tuple(names))
