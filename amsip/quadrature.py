@@ -14,6 +14,7 @@ from amsip.guard import finished, finite_or_seeds, guarded, weighed
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
 from amsip.references.base import Reference
+from amsip.references.conditional import Conditional
 from amsip.references.samples import Samples
 from amsip.rules import Rule
 from amsip.seeds import draw_seeds
@@ -108,7 +109,7 @@ def emit(
     if isinstance(kernel, Whitened):
         chart = kernel.whitening
         rule = emit(reference.whiten(chart), chart.forward(seeds), kernel.kernel, node_map, total=total)
-        return dataclasses.replace(rule, nodes=chart.inverse(rule.nodes), embedding=reference.embed(kernel))
+        return dataclasses.replace(rule, nodes=chart.inverse(rule.nodes).detach(), embedding=reference.embed(kernel))
     embedding = reference.embed(kernel)
     with torch.no_grad():
         candidates = weighed(seeds, embedding, total=total)
@@ -127,4 +128,5 @@ def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.
     if isinstance(source, Reference):
         _checks.no_sample_weights(sample_weights)
         return source
+    _checks.conditioned(source, Conditional)
     return Samples(source, sample_weights)

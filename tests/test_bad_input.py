@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strategies import few, rng_seeds
 
 from amsip import (
+    Conditional,
     Gaussian,
     Mixture,
     NumericalError,
@@ -219,6 +220,26 @@ def test_budgets_may_be_any_numbers_of_nodes_but_some():
 def test_the_default_map_takes_a_single_point_and_vanishing_spread(draws):
     rule = quadrature(draws, 4, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(rule.mean(), draws.mean(0))
+
+
+@pytest.mark.parametrize("unit", [1e-24, 1e20])
+def test_a_spread_whose_square_leaves_single_precision_is_refused(unit):
+    draws = (normal(20, 2) * torch.tensor([1.0, unit])).float()
+    with pytest.raises(ValueError, match="square float32 can hold: the standard deviation of coordinate 1"):
+        reweighted(draws)
+    assert bool(torch.isfinite(reweighted(draws.double()).nodes).all())
+
+
+def test_constant_coordinates_of_any_size_have_no_spread_to_hold():
+    assert reweighted(torch.cat([normal(20, 1), torch.full((20, 1), 1e-24).double()], -1).float()).nodes.shape == (4, 2)
+
+
+def test_a_conditional_needs_its_observation_before_it_is_integrated():
+    conditional = Conditional(normal(20, 2), normal(20, 1), 0.5)
+    with pytest.raises(TypeError, match=r"pass `conditional\.given\(observation\)`"):
+        quadrature(conditional, 3)
+    with pytest.raises(ValueError, match=r"`queries` must have shape \(\.\.\., d\)"):
+        conditional.given(0.5)
 
 
 def test_complex_and_boolean_arrays_are_refused():

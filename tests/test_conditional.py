@@ -119,3 +119,5 @@ def test_bad_datasets_are_named():
         Conditional(x, y, mass=0.0)
     with pytest.raises(ValueError, match="`queries` must have 2 coordinates"):
         Conditional(x, y).given(torch.zeros(3))
+    with pytest.raises(ValueError, match="`queries` must be finite"):
+        Conditional(x, y).given(torch.tensor([0.0, torch.nan]))

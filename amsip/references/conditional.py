@@ -102,7 +102,7 @@ class Conditional:
 
     def _leading(self, queries: Tensor, exclude: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Per query: the largest responsibilities, their rows, and how many reach the mass."""
-        queries = _checks.floating("queries", queries).to(self.observations)
+        queries = _checks.vector("queries", queries).to(self.observations)
         _checks.same_dim("queries", queries, self.observations.shape[-1])
         log_weights = log_responsibilities(self.observations, queries, self.sigma_y, exclude=exclude)
         count = min(self.cap, log_weights.shape[-1])

@@ -75,6 +75,7 @@ class Samples(Reference):
         rows = list(_linalg.blocks(self.batch_shape.numel() * self.dim, count))
         mean = sum_terms([self._weighed(block).sum(-2) for block in rows])
         cov = sum_terms([self._spread(block, mean) for block in rows])
+        _checks.spread_in_range("samples", cov, self.atoms)
         return mean.to(self.atoms), cov.to(self.atoms)
 
     def _weighed(self, rows: slice) -> Tensor:
