@@ -192,7 +192,8 @@ class Rule:
         """The values of f at the nodes, `(..., m)` or `(..., m, k)`."""
         if not callable(f):
             return _checks.values_at_nodes(_checks.values("f", f), self.weights)
-        flat = self.nodes.reshape(-1, self.nodes.shape[-1])
+        # a copy: models that work in place must not move the nodes
+        flat = self.nodes.reshape(-1, self.nodes.shape[-1]).clone()
         values = _checks.values("f", f(flat))
         _checks.values_of_integrand(values, flat)
         return values.reshape(*self.weights.shape, *values.shape[1:])

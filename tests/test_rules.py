@@ -107,6 +107,15 @@ def test_integrands_of_another_shape_are_refused(f):
         signed_rule().expect(f)
 
 
+def test_an_integrand_that_works_in_place_moves_no_node():
+    rule = signed_rule()
+    before = rule.nodes.clone()
+    exact = rule.expect(lambda x: x.exp()[:, 0])
+    for _ in range(2):
+        assert torch.equal(rule.expect(lambda x: x.exp_()[:, 0]), exact)
+    assert torch.equal(rule.nodes, before)
+
+
 def test_values_of_another_shape_are_refused():
     with pytest.raises(ValueError, match="values of `f` must have shape"):
         signed_rule(2).expect(normal(5))
