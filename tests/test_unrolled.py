@@ -127,3 +127,17 @@ def test_vectors_have_unit_scale_in_their_squash():
     assert torch.isfinite(moved).all()
     assert (moved[:, :6] - seeds[:, :6]).abs().max() < 1e5
     assert math.isfinite(moved[0, 6].norm().item())
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64])
+def test_the_default_dtype_of_the_session_changes_nothing(default):
+    # a sign written as a number took the session's precision, and the network refused it
+    nodes = cloud(1, 40, 2, 0)[0].float()
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        moved = universal_map(nodes[:5], Samples(nodes).embed(whitened_kernel(2)))
+    finally:
+        torch.set_default_dtype(before)
+    assert moved.dtype == torch.float32
+    assert torch.allclose(moved, universal_map(nodes[:5], Samples(nodes).embed(whitened_kernel(2))), atol=1e-5)

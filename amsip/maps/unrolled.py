@@ -101,7 +101,7 @@ def _downhill(gram: Tensor, shadow: Tensor, weights: Tensor, gap_grad: Tensor) -
     """The gradient of the witness, alone, per weight, and preconditioned by the shadow between nodes."""
     m = weights.shape[-1]
     stiffness = shadow.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    share = torch.where(weights < 0, -1.0, 1.0) * weights.abs().clamp_min(WEIGHT_FLOOR / m)
+    share = torch.where(weights < 0, -1.0, 1.0).to(weights) * weights.abs().clamp_min(WEIGHT_FLOOR / m)
     vectors = [m * gap_grad / stiffness, gap_grad / (stiffness * share[..., None])]
     for damping in DAMPINGS:
         factor = torch.linalg.cholesky_ex(shadow + damping * stiffness * torch.eye(m, dtype=gram.dtype))[0]
