@@ -241,6 +241,19 @@ def test_standings_average_over_observations_and_keep_the_best_setting():
     assert summary.best_settings(ranked)["a"].setting == "optimal weights"
 
 
+def test_rivals_are_compared_on_the_observations_they_were_measured_on():
+    cells = [row(DEFAULT, value, observation=o) for o, value in ((6, 2.0), (7, 8.0), (8, 100.0))]
+    cells += [row(rival, 5.0, observation=o) for rival in ("greedy", "herding") for o in (6, 7)]
+    ranked = {s.method: round(s.capped[0], 9) for s in summary.standings(cells, "slcp", 32)}
+    assert ranked == {DEFAULT: 4.0, "greedy": 5.0, "herding": 5.0}
+    assert summary.compared_on(cells, 32) == [6, 7]
+    page = pages.page(result(cells))
+    alone = page.split("measured on observations 6, 7 alone")[1].split("##")[0]
+    assert "on observations 6, 7, 8:" in alone
+    assert "| slcp (5) | 12 [" in alone, "the geometric mean of 2, 8 and 100"
+    assert "alone" not in pages.page(result(cells[:2] + cells[3:])).split("## The family")[0]
+
+
 def test_interval_of_a_geometric_mean_narrows_with_observations():
     one = summary.geometric([(4.0, 2.0, 8.0)])
     four = summary.geometric([(4.0, 2.0, 8.0)] * 4)

@@ -8,7 +8,7 @@ from amsip.bench.base import table
 from amsip.bench.posteriors.arms import DEFAULT, DESCENT, OURS, PLAIN, REWEIGHTED
 from amsip.bench.posteriors.data import DIMENSIONS, TASKS
 from amsip.bench.posteriors.integrands import FAMILIES
-from amsip.bench.posteriors.summary import Interval, Standing, best_settings, geometric, standings
+from amsip.bench.posteriors.summary import Interval, Standing, best_settings, compared_on, geometric, standings
 
 HEADLINE = 32
 GROWING = ("exponential", "oscillating", "smooth tail", "shortfall")
@@ -34,6 +34,7 @@ def page(result: dict) -> str:
     sections = (
         _opening(result),
         _worth(result),
+        _every_observation(result),
         _least(result),
         _time(result),
         _growth(result),
@@ -109,6 +110,31 @@ def _worth(result: dict) -> str:
     return f"## Worth of a node, M = {HEADLINE}\n\nThe dimension is in brackets after the task.\n\n{cells}"
 
 
+def _every_observation(result: dict) -> str:
+    """Ours on all observations, where rivals have been measured on fewer."""
+    every = sorted({row["observation"] for row in result["cells"]})
+    compared = compared_on(result["cells"], HEADLINE)
+    if compared == every:
+        return ""
+    rows = []
+    for task in tasks_of(result):
+        ours = _ours(result, task, HEADLINE)
+        if ours:
+            family, least = ours.worst
+            rows.append((f"{task} ({DIMENSIONS[task]})", short(ours.capped), f"{number(least)} {family}"))
+    return (
+        f"Rivals have been measured on observations {', '.join(map(str, compared))} alone, and every table that holds "
+        f"them compares on those. `{DEFAULT}` on observations {', '.join(map(str, every))}:\n\n"
+        + markdown(("", f"worth of a node, M = {HEADLINE}", "least, median over observations"), rows)
+    )
+
+
+def _ours(result: dict, task: str, m: int) -> Standing | None:
+    """The default by itself, on all observations."""
+    rows = [row for row in result["cells"] if row["method"] == DEFAULT]
+    return best_settings(standings(rows, task, m)).get(DEFAULT)
+
+
 def _least(result: dict) -> str:
     cells = _matrix(result, lambda s: f"{number(s.worst[1])} {s.worst[0]}", lambda s, ours: s.worst[1] > ours.worst[1])
     return (
@@ -135,8 +161,8 @@ def _growth(result: dict) -> str:
     for task in tasks_of(result):
         row = [f"{task} ({DIMENSIONS[task]})"]
         for m in sizes:
-            best = best_settings(standings(result["cells"], task, m))
-            row.append(short(geometric([best[DEFAULT].families[f] for f in GROWING])) if DEFAULT in best else "-")
+            ours = _ours(result, task, m)
+            row.append(short(geometric([ours.families[f] for f in GROWING])) if ours else "-")
         rows.append(row)
     names = ", ".join(GROWING)
     return f"## Growth with M\n\nUncapped geometric mean of {names}, `{DEFAULT}`.\n\n" + markdown(

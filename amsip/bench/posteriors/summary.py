@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +76,27 @@ def standings(rows: Iterable[dict], task: str, m: int) -> list[Standing]:
     for row in rows:
         if row["task"] == task and row["m"] == m and "failed" not in row:
             grouped.setdefault((row["method"], row["setting"]), []).append(row)
-    # a setting seen on fewer observations than others would be compared on different posteriors
-    most = max((len(group) for group in grouped.values()), default=0)
-    whole = {key: group for key, group in grouped.items() if len(group) == most}
+    # everybody is compared on the same posteriors: those that most have been measured on
+    seen = Counter(row["observation"] for group in grouped.values() for row in group)
+    shared = {observation for observation, count in seen.items() if 2 * count > len(grouped)}
+    common = {key: [row for row in group if row["observation"] in shared] for key, group in grouped.items()}
+    whole = {key: group for key, group in common.items() if len(group) == len(shared)}
     return sorted((_standing(*key, group) for key, group in whole.items()), key=lambda s: -s.capped[0])
+
+
+def compared_on(rows: Iterable[dict], m: int) -> list[int]:
+    """The observations on which most methods have been measured.
+
+    Example:
+        >>> rows = [{"method": k, "setting": "", "observation": o, "m": 8} for k, o in (("a", 1), ("a", 2), ("b", 1))]
+        >>> compared_on(rows, 8)
+        [1]
+    """
+    here = [row for row in rows if row["m"] == m and "failed" not in row]
+    methods = {(row["method"], row["setting"]) for row in here}
+    pairs = {(row["method"], row["setting"], row["observation"]) for row in here}
+    seen = Counter(observation for _, _, observation in pairs)
+    return sorted(observation for observation, count in seen.items() if 2 * count > len(methods))
 
 
 def best_settings(ranked: Sequence[Standing]) -> dict[str, Standing]:
