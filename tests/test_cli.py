@@ -73,6 +73,13 @@ def test_every_kernel_and_map_runs(draws, capsys, kernel, node_map):
     assert 0.0 < ratio < 1.5
 
 
+def test_your_own_weights_make_a_rule(draws, tmp_path, capsys):
+    amsip.save_map(amsip.UnrolledMap(layers=1, width=8, heads=2), tmp_path / "mine.safetensors")
+    status, out, err = run(capsys, "quadrature", draws, "-m", 5, "--map", tmp_path / "mine.safetensors")
+    assert (status, err) == (0, "")
+    assert "reweighted seeds" in out
+
+
 def test_reweighting_keeps_draws_as_nodes(draws, tmp_path, capsys):
     run(capsys, "quadrature", draws, "-m", 5, "--map", "reweight", "-o", tmp_path / "rule.npz")
     nodes, atoms = amsip.load_rule(tmp_path / "rule.npz").nodes, amsip.read_draws(draws).values

@@ -141,3 +141,13 @@ def test_the_default_dtype_of_the_session_changes_nothing(default):
         torch.set_default_dtype(before)
     assert moved.dtype == torch.float32
     assert torch.allclose(moved, universal_map(nodes[:5], Samples(nodes).embed(whitened_kernel(2))), atol=1e-5)
+
+
+def test_a_network_in_single_precision_moves_nodes_in_double():
+    # weights are stored in single precision, draws in files are read in double
+    nodes = cloud(1, 40, 2, 0)[0]
+    net, embedding = random_net(), Samples(nodes).embed(whitened_kernel(2))
+    exact = net(nodes[:5], embedding)
+    moved = net.float()(nodes[:5], embedding)
+    assert moved.dtype == DTYPE
+    assert 0.0 < (moved - exact).abs().max() < 1e-3 * (exact - nodes[:5]).abs().max()

@@ -36,6 +36,11 @@ class Reading:
     affinities: Float[Tensor, "*q 3 m m"]
     urgency: Float[Tensor, "*q 1 1 1"]
 
+    def to(self, dtype: torch.dtype) -> "Reading":
+        """The same in another precision."""
+        parts = (self.scalars, self.vectors, self.affinities, self.urgency)
+        return Reading(*(part.to(dtype) for part in parts))
+
 
 def read(
     nodes: Float[Tensor, "*q m d"],
@@ -209,14 +214,16 @@ class UnrolledMap(nn.Module):
         """
         mean, cov = embedding.moments
         unit = cov.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(TINY).sqrt()[..., None, None]
-        state = nodes.new_zeros(*nodes.shape[:-1], self.width)
+        dtype = next(self.parameters()).dtype
+        state = nodes.new_zeros(*nodes.shape[:-1], self.width, dtype=dtype)
         moved, path = torch.zeros_like(nodes), []
         for layer in self.layers:
             with torch.no_grad():
                 reading = read(nodes, moved, embedding, unit)
             fixed = nodes.detach()
-            state, step = layer(state, (fixed - mean[..., None, :]) / unit, reading)
-            moved = unit * step
+            # the solves behind a reading need the nodes' precision, the network works in its own
+            state, step = layer(state, ((fixed - mean[..., None, :]) / unit).to(dtype), reading.to(dtype))
+            moved = unit * step.to(nodes)
             nodes = fixed + FORESIGHT * (nodes - fixed) + moved
             path.append(nodes)
         return torch.stack(path)
