@@ -50,7 +50,8 @@ class Rule:
     batches: int = 1
 
     def __post_init__(self) -> None:
-        _checks.points("nodes", self.nodes)
+        object.__setattr__(self, "nodes", _checks.points("nodes", self.nodes))
+        object.__setattr__(self, "weights", _checks.floating("weights", self.weights))
         _checks.one_weight_per_node(self.nodes, self.weights)
         _checks.finite_weights(self.weights)
 

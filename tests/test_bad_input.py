@@ -242,6 +242,12 @@ def test_a_conditional_needs_its_observation_before_it_is_integrated():
         conditional.given(0.5)
 
 
+def test_a_rule_is_made_of_arrays_and_lists_as_well():
+    for rule in (Rule([[0.0], [2.0]], [0.5, 0.5]), Rule(np.array([[0], [2]]), np.array([0.5, 0.5]))):
+        assert rule.mean().item() == 1.0
+        assert rule.nodes.dtype == torch.float64
+
+
 def test_complex_and_boolean_arrays_are_refused():
     for draws in (torch.zeros(3, 2, dtype=torch.complex64), torch.zeros(3, 2, dtype=torch.bool)):
         with pytest.raises(TypeError, match="must be real numbers"):
