@@ -603,6 +603,13 @@ def one_more(name: str, items: Iterator[Any]) -> Any:
     raise ValueError(f"`{name}` must hold one task for each step: they ended early. Pass a callable, or set `steps`.")
 
 
+def moved_nodes(moved: object, seeds: Tensor) -> None:
+    """What a map returned for seeds: as many nodes."""
+    if not isinstance(moved, Tensor) or moved.shape != seeds.shape:
+        got = tuple(moved.shape) if isinstance(moved, Tensor) else type(moved).__name__
+        raise ValueError(f"`node_map` must return nodes of the shape of its seeds, {tuple(seeds.shape)}: got {got}.")
+
+
 def one_score_per_node(scores: Tensor, nodes: Tensor) -> None:
     """Finite scores of the nodes' own shape."""
     if scores.shape != nodes.shape or not bool(torch.isfinite(scores).all()):

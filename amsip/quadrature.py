@@ -116,7 +116,9 @@ def emit(
         promise = candidates[1].loss
         if node_map is None:
             return guarded(candidates, embedding)
-        nodes = finite_or_seeds(node_map(seeds, embedding), seeds)
+        moved = node_map(seeds, embedding)
+        _checks.moved_nodes(moved, seeds)
+        nodes = finite_or_seeds(moved, seeds)
         rule = guarded((*candidates, weighed(nodes, embedding, total=total)[1]), embedding)
         if total != 1.0 or not sees_covariances(kernel):
             return rule

@@ -31,7 +31,8 @@ class Rule:
         nodes: The nodes z, `(..., m, d)`.
         weights: The weights w, `(..., m)`.
         embedding: The reference it integrates, as seen by the kernel, where known.
-        emission: Per query, which of `EMISSIONS` the guard kept.
+        emission: Per query, which of `EMISSIONS` the guard kept; where a map was asked for, its nodes then moved by
+            the little that makes mean and covariance exact.
         batches: How many independent emissions it pools, their nodes one after the other.
 
     Raises:

@@ -242,6 +242,12 @@ def test_a_conditional_needs_its_observation_before_it_is_integrated():
         conditional.given(0.5)
 
 
+@pytest.mark.parametrize("node_map", [lambda z, e: z[:2], lambda z, e: z[:, :1], lambda z, e: z.numpy()])
+def test_a_map_that_returns_something_else_is_refused(node_map):
+    with pytest.raises(ValueError, match=r"`node_map` must return nodes of the shape of its seeds, \(4, 2\): got"):
+        quadrature(normal(20, 2), 4, node_map=node_map)
+
+
 def test_a_rule_is_made_of_arrays_and_lists_as_well():
     for rule in (Rule([[0.0], [2.0]], [0.5, 0.5]), Rule(np.array([[0], [2]]), np.array([0.5, 0.5]))):
         assert rule.mean().item() == 1.0
