@@ -127,8 +127,10 @@ def emit(
 
 def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.ArrayLike | None = None) -> Reference:
     """A reference as it is; anything else is taken as draws."""
+    _checks.conditioned(source, Conditional)
     if isinstance(source, Reference):
         _checks.no_sample_weights(sample_weights)
-        return source
-    _checks.conditioned(source, Conditional)
-    return Samples(source, sample_weights)
+    reference = source if isinstance(source, Reference) else Samples(source, sample_weights)
+    if isinstance(reference, Samples):
+        _checks.spread_in_range("samples", reference.exact_moments[1], reference.atoms)
+    return reference

@@ -230,6 +230,12 @@ def test_a_spread_whose_square_leaves_single_precision_is_refused(unit):
     assert bool(torch.isfinite(reweighted(draws.double()).nodes).all())
 
 
+def test_rounding_beside_a_large_coordinate_is_no_spread_to_hold():
+    # in the chart its square leaves single precision, which is nobody's fault
+    draws = (normal(50, 2) * torch.tensor([1e14, 6e-8]) + torch.tensor([0.0, 1.0])).float()
+    assert reweighted(draws).nodes.dtype == torch.float32
+
+
 def test_constant_coordinates_of_any_size_have_no_spread_to_hold():
     assert reweighted(torch.cat([normal(20, 1), torch.full((20, 1), 1e-24).double()], -1).float()).nodes.shape == (4, 2)
 

@@ -70,12 +70,17 @@ class Samples(Reference):
         return self._rows(n, replacement=n > carrying, generator=generator)
 
     @cached_property
-    def _moments(self) -> Moments:
+    def exact_moments(self) -> Moments:
+        """`moments` in float64, as they were summed."""
         count = self.atoms.shape[-2]
         rows = list(_linalg.blocks(self.batch_shape.numel() * self.dim, count))
         mean = sum_terms([self._weighed(block).sum(-2) for block in rows])
         cov = sum_terms([self._spread(block, mean) for block in rows])
-        _checks.spread_in_range("samples", cov, self.atoms)
+        return mean, cov
+
+    @cached_property
+    def _moments(self) -> Moments:
+        mean, cov = self.exact_moments
         return mean.to(self.atoms), cov.to(self.atoms)
 
     def _weighed(self, rows: slice) -> Tensor:
