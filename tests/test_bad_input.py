@@ -232,7 +232,7 @@ def test_a_spread_whose_square_leaves_single_precision_is_refused(unit):
 
 def test_rounding_beside_a_large_coordinate_is_no_spread_to_hold():
     # in the chart its square leaves single precision, which is nobody's fault
-    draws = (normal(50, 2) * torch.tensor([1e14, 6e-8]) + torch.tensor([0.0, 1.0])).float()
+    draws = (normal(50, 2) * torch.tensor([1e16, 6e-8]) + torch.tensor([0.0, 1.0])).float()
     assert reweighted(draws).nodes.dtype == torch.float32
 
 
