@@ -316,6 +316,18 @@ def test_options_become_a_plan():
         posteriors.plan_of(parser.parse_args(["--methods", "magic"]))
 
 
+def test_gathering_measures_nothing(cache, monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(measure, "all_arms", lambda: iter([Arm(PLAIN, "", counted(calls))]))
+    measure.fill(Plan((TASK,), (1,), ((32,),), sets=3), tmp_path, 1, lambda line: None)
+    assert calls == [32]
+    parser = argparse.ArgumentParser()
+    posteriors.add_arguments(parser)
+    found = posteriors.run(parser.parse_args(["--gather", "--observations", "1,2", "--cells", str(tmp_path)]))
+    assert calls == [32]
+    assert [(row["task"], row["observation"]) for row in found["cells"]] == [(TASK, 1)]
+
+
 @pytest.mark.slow
 def test_a_quick_run_from_end_to_end(cache, monkeypatch, tmp_path):
     monkeypatch.setattr(posteriors, "QUICK_TASKS", (TASK,))

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", type=int, default=24, metavar="R", help="seed sets a cell")
     parser.add_argument("--processes", type=int, default=2, metavar="P", help="posteriors at a time")
     parser.add_argument("--cells", type=Path, metavar="DIR", help="where cells are kept; in the cache otherwise")
+    parser.add_argument("--gather", action="store_true", help="measure nothing: report the cells that are there")
     parser.add_argument("--limits", action="store_true", help="also measure the cases where a rule is the wrong tool")
     parser.add_argument("--pages", type=Path, metavar="DIR", help="write posteriors.md and its figure here")
     parser.add_argument("--install-rivals", action="store_true", help="make the rivals' own environment, then stop")
@@ -62,7 +63,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     started = time.perf_counter()
     plan = plan_of(arguments)
     folder = arguments.cells or cache_directory("posteriors")
-    fill(plan, folder, arguments.processes, _report)
+    if not arguments.gather:
+        fill(plan, folder, arguments.processes, _report)
     body = {
         "plan": asdict(plan),
         "rivals": installed_versions(),
