@@ -319,12 +319,12 @@ def test_options_become_a_plan():
 def test_gathering_measures_nothing(cache, monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(measure, "all_arms", lambda: iter([Arm(PLAIN, "", counted(calls))]))
-    measure.fill(Plan((TASK,), (1,), ((32,),), sets=3), tmp_path, 1, lambda line: None)
-    assert calls == [32]
+    measure.fill(Plan((TASK,), (1,), ((8,),), sets=3), tmp_path, 1, lambda line: None)
+    assert calls == [8]
     parser = argparse.ArgumentParser()
     posteriors.add_arguments(parser)
     found = posteriors.run(parser.parse_args(["--gather", "--observations", "1,2", "--cells", str(tmp_path)]))
-    assert calls == [32]
+    assert calls == [8]
     assert [(row["task"], row["observation"]) for row in found["cells"]] == [(TASK, 1)]
 
 
