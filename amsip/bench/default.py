@@ -87,9 +87,10 @@ posteriors of sbibm (task and observation: {observations}), with {result["sets"]
 the task in which a node is worth least, uncapped. ms: one rule from 10,000 draws, one thread. Nothing here saw
 observations 6 to 10.
 
-The kernel was chosen by its worst family before its mean: a smoother one is worth more on average, but leaves integrands
-with kinks and jumps hardly better than draws. Where two choices are alike, the simpler one was kept: signed weights with
-no constraint, the smallest ridge. The network stays because descent alone needs about twice the time for as much."""
+The kernel was chosen by its worst family before its mean: a smoother one is worth more on average, but leaves
+integrands with kinks and jumps hardly better than draws. Where two choices are alike, the simpler one was kept: signed
+weights with no constraint, the smallest ridge. The network stays because descent alone needs about twice the time for
+as much."""
     ]
     groups = list(dict.fromkeys(row["group"] for row in result["rows"]))
     default = [row for row in result["rows"] if row["group"] == groups[0]]
