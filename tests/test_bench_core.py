@@ -47,13 +47,6 @@ def test_a_wrong_value_is_called_apart():
     assert text.splitlines()[2].endswith("no")
 
 
-@pytest.mark.parametrize(("name", "made"), [("core", page.page), ("bandwidths", bandwidths.page)])
-def test_committed_pages_are_made_from_their_committed_results(name, made):
-    result = json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    assert made(result) == (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    assert result["commit"] is not None
-
-
 def test_committed_results_keep_what_was_promised():
     result = json.loads((DOCS / "results" / "core.json").read_text(encoding="utf-8"))
     assert {row["target"] for row in result["ratios"]} == set(ANCHORS)

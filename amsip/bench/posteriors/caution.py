@@ -80,8 +80,10 @@ def _wide(rows: Sequence[dict]) -> str:
     ]
     return f"""## More than 50 coordinates without a subspace
 
-Standard Gaussian pools of 10,000 draws, M = {NODES}. The worth of a node falls towards 1 as the dimension grows: use an
-informed subspace (`amsip.subspace`) when the data inform few directions, plain draws otherwise.
+Standard Gaussian pools of 10,000 draws, M = {NODES}. The worth of a node falls as the dimension grows. With no more
+nodes than coordinates no rule has the right covariance; moved nodes then lie too close to the centre, and plain draws
+serve better. Use an informed subspace (`amsip.Subspace`) when the data inform few directions, more nodes than
+coordinates where that is affordable, plain draws otherwise.
 
 {markdown(("d", "rule", "mean", *FAMILIES), body)}"""
 
