@@ -260,7 +260,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
     return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else 3 * list(values)
 
 
-def short(interval: Interval) -> str:
+def short(interval: Sequence[float]) -> str:
     """A value with its interval."""
     value, low, high = (number(x) for x in interval)
     return f"{value} [{low}, {high}]"
