@@ -8,7 +8,7 @@ from amsip.bench.base import table
 from amsip.bench.posteriors.arms import DEFAULT, DESCENT, OURS, PLAIN, REWEIGHTED
 from amsip.bench.posteriors.data import DIMENSIONS, TASKS
 from amsip.bench.posteriors.integrands import FAMILIES
-from amsip.bench.posteriors.summary import Interval, Standing, best_settings, compared_on, geometric, standings
+from amsip.bench.posteriors.summary import Standing, best_settings, compared_on, geometric, standings
 
 HEADLINE = 32
 GROWING = ("exponential", "oscillating", "smooth tail", "shortfall")
