@@ -60,7 +60,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, marked when it has local changes; None outside a checkout.
+    """The commit of the source tree, marked when the package has local changes; None outside a checkout.
 
     Example:
         >>> commit() is None or len(commit()) >= 7
@@ -71,7 +71,7 @@ def commit() -> str | None:
         return None
     try:
         head = _git(root, "rev-parse", "--short=12", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no") else "")
+        return head + ("+" if _git(root, "status", "--porcelain", "--untracked-files=no", "--", "amsip") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
