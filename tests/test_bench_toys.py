@@ -82,6 +82,14 @@ def test_the_optimum_is_below_every_one_of_its_starts(monkeypatch):
         assert (found <= arms.losses(start, given.embedding)).all()
 
 
+def test_gathering_measures_nothing(tmp_path):
+    made = measure.Plan(("gaussian-2",), nodes=(4,), sets=3, names=(arms.FLOOR,))
+    measured = measure.measure_plan(made, tmp_path, lambda line: None)
+    every = measure.Plan(("gaussian-2", "gaussian-4"), nodes=(4, 8), sets=3, gather=True)
+    assert measure.measure_plan(every, tmp_path, lambda line: None) == measured
+    assert len(measured) == 1
+
+
 def test_a_failing_arm_is_a_cell():
     def fail(given):
         raise RuntimeError("no")

@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--toys", type=_words, default=(), metavar="LIST", help="names of toys, with commas between")
     parser.add_argument("--arms", type=_words, default=(), metavar="LIST", help="names of arms, with commas between")
     parser.add_argument("--again", type=_words, default=(), metavar="LIST", help="arms to measure anew")
+    parser.add_argument("--gather", action="store_true", help="measure nothing: report the cells that are there")
     parser.add_argument("--nodes", type=_numbers, default=(), metavar="LIST", help="values of M; 4 to 96 otherwise")
     parser.add_argument("--pages", type=Path, metavar="DIR", help="write toys.md here")
     parser.add_argument("--cells", type=Path, metavar="DIR", help="where cells and maps are kept; else in the cache")
@@ -58,8 +59,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         sets=QUICK_SETS if quick else SETS,
         names=arguments.arms,
         again=arguments.again,
+        gather=arguments.gather,
     )
-    if arguments.train:
+    if arguments.train and not arguments.gather:
         for name in plan.toys:
             fitted.fit_missing(bench_toys()[name], folder, _report)
     cells = measure_plan(plan, folder, _report)

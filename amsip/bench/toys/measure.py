@@ -37,6 +37,7 @@ class Plan:
         sets: Seed sets a cell; the dear arms take fewer.
         names: Names of arms; all when empty.
         again: Names of arms whose finished cells are measured anew.
+        gather: Measure nothing: only cells that are there count.
     """
 
     toys: Sequence[str]
@@ -44,6 +45,7 @@ class Plan:
     sets: int = SETS
     names: Sequence[str] = ()
     again: Sequence[str] = ()
+    gather: bool = False
 
     def arms(self, folder: Path) -> list[Arm]:
         """The arms it names."""
@@ -97,6 +99,8 @@ def _toy_cells(plan: Plan, toy: Toy, folder: Path) -> Iterator[Cell]:
             path = folder / "cells" / f"{toy.name}-{m:03d}-{arm.slug}.json"
             stamp = {"sets": min(plan.sets, arm.sets), "of": plan.sets, "depends": arm.stamp(toy)}
             cell = None if arm.name in plan.again else _finished(path, stamp)
+            if cell is None and plan.gather:
+                continue
             if cell is None:
                 work = Work(toy, embedding, m, toy.seed_sets(m, plan.sets)[: arm.sets])
                 cell = {"toy": toy.name, "arm": arm.name, "m": m, "stamp": stamp, **score_arm(arm, work)}
