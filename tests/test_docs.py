@@ -9,12 +9,14 @@ from amsip.bench import bandwidths, default
 from amsip.bench.core import page as core
 from amsip.bench.posteriors import caution
 from amsip.bench.posteriors import pages as posteriors
+from amsip.bench.toys import page as toys
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {
     "core": ("core", core.page),
     "bandwidths": ("bandwidths", bandwidths.page),
     "default": ("default", default.page),
+    "toys": ("toys", toys.page),
     "posteriors": ("posteriors", posteriors.page),
     "when-not-to-use": ("posteriors", caution.page),
 }
