@@ -92,7 +92,7 @@ def universal_network(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> F
         torch.Size([8, 2])
     """
     with torch.no_grad():
-        moved = _network(nodes.dtype)(nodes, thinned(embedding, NETWORK_ATOMS))
+        moved = shipped_network(nodes.dtype)(nodes, thinned(embedding, NETWORK_ATOMS))
     return recall_strays(moved, nodes, embedding)
 
 
@@ -101,5 +101,11 @@ further_descent = Descent(steps=FURTHER_STEPS, newton=False, largest_move=LARGES
 
 
 @cache
-def _network(dtype: torch.dtype) -> nn.Module:
+def shipped_network(dtype: torch.dtype) -> nn.Module:
+    """The weights as they were trained, read from disk once for each precision; strays stay where it sends them.
+
+    Example:
+        >>> next(shipped_network(torch.float64).parameters()).dtype
+        torch.float64
+    """
     return load_map("universal").to(dtype)

@@ -16,6 +16,7 @@ from amsip.defaults import (
     NETWORK_ATOMS,
     SMOOTHNESS,
     STEPS,
+    shipped_network,
     universal_map,
     universal_network,
     whitened_kernel,
@@ -24,7 +25,7 @@ from amsip.finishing import match_moments
 from amsip.kernels import Kernel, Octaves, Polynomial, SquaredExponential
 from amsip.maps.base import NodeMap
 from amsip.maps.descent import Descent
-from amsip.pretrained import load_card, load_map
+from amsip.pretrained import load_card
 from amsip.references.base import Embedding
 from amsip.references.samples import Samples
 from amsip.references.thinning import thinned
@@ -120,8 +121,7 @@ def _network_and(count: int) -> NodeMap:
 
 
 def _with_strays(nodes: Tensor, embedding: Embedding) -> Tensor:
-    network = load_map("universal").to(nodes.dtype)
-    return _steps(STEPS)(network(nodes, thinned(embedding, NETWORK_ATOMS)), embedding)
+    return _steps(STEPS)(shipped_network(nodes.dtype)(nodes, thinned(embedding, NETWORK_ATOMS)), embedding)
 
 
 def _still(nodes: Tensor, embedding: Embedding) -> Tensor:

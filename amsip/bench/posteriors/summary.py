@@ -72,15 +72,15 @@ def setting_name(kernel: str, weights: str) -> str:
 
 def standings(rows: Iterable[dict], task: str, m: int) -> list[Standing]:
     """Every method at every setting, best first."""
+    here = [row for row in rows if row["task"] == task and row["m"] == m and "failed" not in row]
+    # everybody is compared on the same posteriors
+    shared = compared_on(here, m)
     grouped: dict[tuple[str, str], list[dict]] = {}
-    for row in rows:
-        if row["task"] == task and row["m"] == m and "failed" not in row:
-            grouped.setdefault((row["method"], row["setting"]), []).append(row)
-    # everybody is compared on the same posteriors: those that most have been measured on
-    seen = Counter(row["observation"] for group in grouped.values() for row in group)
-    shared = {observation for observation, count in seen.items() if 2 * count > len(grouped)}
-    common = {key: [row for row in group if row["observation"] in shared] for key, group in grouped.items()}
-    whole = {key: group for key, group in common.items() if len(group) == len(shared)}
+    for row in here:
+        group = grouped.setdefault((row["method"], row["setting"]), [])
+        if row["observation"] in shared:
+            group.append(row)
+    whole = {key: group for key, group in grouped.items() if len(group) == len(shared)}
     return sorted((_standing(*key, group) for key, group in whole.items()), key=lambda s: -s.capped[0])
 
 
