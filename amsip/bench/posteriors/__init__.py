@@ -107,7 +107,12 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    options = (("--quick", arguments.quick), ("--final", arguments.final), ("--limits", arguments.limits))
+    options = (
+        ("--quick", arguments.quick),
+        ("--final", arguments.final),
+        ("--gather", arguments.gather),
+        ("--limits", arguments.limits),
+    )
     words = [option for option, chosen in options if chosen]
     if not arguments.final and arguments.observations != DEVELOPMENT:
         words += ["--observations", ",".join(map(str, arguments.observations))]

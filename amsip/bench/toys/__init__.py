@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
             fitted.fit_missing(bench_toys()[name], folder, _report)
     cells = measure_plan(plan, folder, _report)
     body = {"cells": cells, "missing": plan.missing(folder), "arms": [arm.name for arm in every_arm(folder)]}
-    result = record(f"python -m amsip bench toys{' --quick' if quick else ''}", started, body)
+    words = [option for option, chosen in (("--quick", quick), ("--gather", plan.gather)) if chosen]
+    result = record(" ".join(["python -m amsip bench toys", *words]), started, body)
     if arguments.pages is not None:
         write_atomically(arguments.pages / "toys.md", page.page(result).encode())
     return result
