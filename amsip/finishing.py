@@ -10,6 +10,7 @@ from amsip.kernels import Kernel, Polynomial, Sum
 Moments = tuple[Float[Tensor, "*#q d"], Float[Tensor, "*#q d d"]]
 
 LEAST_SPREAD = 1e-3
+LEAST_SIZE = 1e-6
 NULL_SPREAD = 1e-8
 
 
@@ -21,8 +22,10 @@ def match_moments(
     $$z \mapsto a + T (z - a_Q), \qquad
       T = \Sigma^{1/2} \big(\Sigma^{1/2} C_Q \Sigma^{1/2}\big)^{-1/2} \Sigma^{1/2}$$
 
-    Signed weights can leave the rule's covariance C_Q singular or indefinite; then only its mean is matched.
-    Directions in which the reference has no spread are left alone.
+    No more nodes than coordinates, or signed weights, leave the rule's covariance C_Q singular or indefinite; then
+    T is the multiple of the identity that matches the total variance, $\mathrm{tr}(\Sigma^{-1} T C_Q T) = d$: nodes
+    that moved towards the centre return to the distance at which the draws lie. Directions in which the reference
+    has no spread are left alone.
 
     Arguments:
         nodes: The nodes z.
@@ -49,10 +52,18 @@ def match_moments(
     squared, axes = torch.linalg.eigh(root @ (spread / largest[..., None] + missing) @ root)
     definite = squared[..., 0] > LEAST_SPREAD * (values + null).amin(-1).square()
     inverse = (axes / squared.clamp_min(torch.finfo(torch.float64).tiny).sqrt()[..., None, :]) @ axes.mT
-    transport = root @ inverse @ root
+    # tr(Sigma^-1 C_Q), the directions without spread left out
+    within = (1.0 - null) * ((spread @ vectors) * vectors).sum(-2) / (largest * values.clamp_min(NULL_SPREAD))
     identity = torch.eye(nodes.shape[-1], dtype=torch.float64, device=nodes.device)
-    transport = torch.where(definite[..., None, None], transport, identity)
+    dilation = _dilation(within.sum(-1), (1.0 - null).sum(-1))[..., None, None] * identity
+    transport = torch.where(definite[..., None, None], root @ inverse @ root, dilation)
     return (mean[..., None, :] + centred @ transport.mT).to(nodes)
+
+
+def _dilation(total: Float[Tensor, "*q"], wanted: Float[Tensor, "*#q"]) -> Float[Tensor, "*q"]:
+    """The factor between two total variances; 1 where there is next to none, or less."""
+    usable = total > LEAST_SIZE * wanted
+    return torch.where(usable, (wanted / torch.where(usable, total, 1.0)).sqrt(), 1.0)
 
 
 def sees_covariances(kernel: Kernel) -> bool:

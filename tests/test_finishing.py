@@ -39,6 +39,25 @@ def test_nothing_moves_when_the_moments_are_right(number):
     assert (match_moments(z, w, weighted_moments(z, w)) - z).abs().max() < 1e-8
 
 
+@given(number=st.integers(0, 10_000), m=st.integers(2, 6))
+def test_with_no_more_nodes_than_coordinates_the_total_variance_is_exact(number, m):
+    z, w, mean, cov = problem(number, m, 6)
+    moved = match_moments(z, w, (mean, cov))
+    found_mean, found_cov = weighted_moments(moved, w)
+    assert (found_mean - mean).abs().max() < 1e-10
+    assert abs(torch.linalg.solve(cov, found_cov).trace().item() - 6.0) < 1e-8
+    # the shape is kept: one factor for every pair of nodes
+    ratios = torch.pdist(moved) / torch.pdist(z)
+    assert (ratios / ratios[0] - 1.0).abs().max() < 1e-10
+
+
+def test_a_direction_without_spread_does_not_count_in_the_total():
+    z, w, mean, cov = problem(5, 3, 4)
+    z[:, 3], mean[3], cov[3, :], cov[:, 3] = 2.0, 2.0, 0.0, 0.0
+    found = weighted_moments(match_moments(z, w, (mean, cov)), w)[1]
+    assert abs(torch.linalg.solve(cov[:3, :3], found[:3, :3]).trace().item() - 3.0) < 1e-8
+
+
 def test_an_indefinite_covariance_gets_its_mean_alone():
     z = torch.tensor([[-1.0], [0.0], [1.0]], dtype=DTYPE)
     w = torch.tensor([-1.0, 3.0, -1.0], dtype=DTYPE)
