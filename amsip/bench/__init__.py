@@ -1,3 +1,3 @@
 """Measurements side by side."""
 
-BENCHES = ("bandwidths", "core", "toys", "default", "posteriors")
+BENCHES = ("bandwidths", "core", "toys", "default", "networks", "posteriors")

@@ -187,6 +187,7 @@ class UnrolledMap(nn.Module):
         layers: The number of steps.
         width: Hidden channels.
         heads: Attention heads.
+        shared: One layer's parameters serve every step.
 
     Example:
         >>> from amsip import Samples, SquaredExponential
@@ -196,11 +197,12 @@ class UnrolledMap(nn.Module):
         True
     """
 
-    def __init__(self, layers: int = 5, width: int = 48, heads: int = 4) -> None:
+    def __init__(self, layers: int = 5, width: int = 48, heads: int = 4, shared: bool = False) -> None:
         super().__init__()
-        self.settings = {"layers": layers, "width": width, "heads": heads}
+        self.settings = {"layers": layers, "width": width, "heads": heads, "shared": shared}
         self.width = width
-        self.layers = nn.ModuleList(UnrolledLayer(width, heads) for _ in range(layers))
+        self.layers = nn.ModuleList(UnrolledLayer(width, heads) for _ in range(1 if shared else layers))
+        self.times = layers if shared else 1
 
     def forward(self, nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:
         """The moved nodes."""
@@ -217,7 +219,7 @@ class UnrolledMap(nn.Module):
         dtype = next(self.parameters()).dtype
         state = nodes.new_zeros(*nodes.shape[:-1], self.width, dtype=dtype)
         moved, path = torch.zeros_like(nodes), []
-        for layer in self.layers:
+        for layer in list(self.layers) * self.times:
             with torch.no_grad():
                 reading = read(nodes, moved, embedding, unit)
             fixed = nodes.detach()

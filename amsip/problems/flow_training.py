@@ -24,7 +24,7 @@ from amsip.references.samples import Samples
 from amsip.training.config import FitConfig
 from amsip.training.engine import fit_map
 from amsip.training.log import TrainLog
-from amsip.training.runs import provenance
+from amsip.training.runs import command_of, provenance
 from amsip.training.tasks import Task
 
 # a likelihood has no kernel: the fit asks for an embedding and this loss never reads it
@@ -131,7 +131,7 @@ def train_flow(path: str | Path, *, progress: bool = False, resume: bool = True)
     )
     generator = torch.Generator().manual_seed(config.rng_seed)
     log = fit_map(trained.flow, tasks, fit, loss=_mean, held_out=[held_out], generator=generator)
-    about = provenance(dataclasses.asdict(config), Path(path), log)
+    about = provenance(dataclasses.asdict(config), command_of(Path(path)), log)
     scores = {"linear_gaussian": linear, "flow": _likelihood(trained.flow, held_out)}
     save_flow(trained, output, about={**about, "held_out_negative_log_likelihood": scores})
     return log

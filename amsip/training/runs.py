@@ -105,10 +105,28 @@ def train_from_config(path: str | Path, *, progress: bool = False, resume: bool 
     with Path(path).open("rb") as stream:
         config = RunConfig.of(tomllib.load(stream))
     with parallel.joined():
-        return _train(config, Path(path), progress, resume)
+        return train_run(config, command_of(Path(path)), progress=progress, resume=resume)
 
 
-def _train(config: RunConfig, path: Path, progress: bool, resume: bool) -> TrainLog:
+def train_run(config: RunConfig, command: str, *, progress: bool = False, resume: bool = True) -> TrainLog:
+    """Trains what a configuration says and writes weights, card and log.
+
+    Arguments:
+        config: The run.
+        command: What a reader types to get it again, for the card.
+        progress: Show a bar (needs tqdm).
+        resume: Continue from a checkpoint of the same map, tasks and loss, where there is one.
+
+    Returns:
+        The record of the fit.
+
+    Example:
+        >>> import tempfile
+        >>> output = str(Path(tempfile.mkdtemp()) / "mine.safetensors")
+        >>> table = {"map": {"kind": "unrolled", "layers": 1}, "tasks": {"family": "universal"}, "fit": {"steps": 1}}
+        >>> train_run(RunConfig.of({"output": output, **table}), "none").ended
+        'steps'
+    """
     node_map, tasks, fit = _map(config), _tasks(config), _fit(config)
     if not resume and parallel.rank() == 0:
         Path(fit.checkpoint).unlink(missing_ok=True)
@@ -128,7 +146,7 @@ def _train(config: RunConfig, path: Path, progress: bool, resume: bool) -> Train
     if config.stored:
         node_map.to(getattr(torch, config.stored))
     if parallel.rank() == 0:
-        save_map(node_map, config.output, about=provenance(dataclasses.asdict(config), path, log))
+        save_map(node_map, config.output, about=provenance(dataclasses.asdict(config), command, log))
     return log
 
 
@@ -171,10 +189,15 @@ def _loss(table: Mapping[str, Any]) -> Loss:
     return LOSSES[kind](**settings)
 
 
-def provenance(configuration: Mapping[str, Any], path: Path, log: TrainLog) -> dict[str, Any]:
+def command_of(path: Path) -> str:
+    """What trains from a file; an absolute path says nothing to others."""
+    return f"amsip train {path.name if path.is_absolute() else path.as_posix()}"
+
+
+def provenance(configuration: Mapping[str, Any], command: str, log: TrainLog) -> dict[str, Any]:
     """What the card says: how to make these weights again, and how the fit ended."""
     about = {
-        "command": f"amsip train {path.name if path.is_absolute() else path.as_posix()}",
+        "command": command,
         "configuration": configuration,
         "commit": _commit(),
         "versions": {

@@ -34,6 +34,7 @@ class UniversalTasks:
     Arguments:
         usual_share: How often the kernel is the usual one. It is fixed here and not the package's default, so that
             the shipped weights can be made again whatever the default becomes.
+        mixture_share: How often the batch is one of mixtures.
 
     Example:
         >>> task = UniversalTasks()(torch.Generator().manual_seed(0))
@@ -42,6 +43,7 @@ class UniversalTasks:
     """
 
     usual_share: float = 0.5
+    mixture_share: float = 0.5
 
     def __call__(self, generator: Generator) -> Task:
         dim, m = _choice(DIMENSIONS, generator), _choice(BUDGETS, generator)
@@ -58,7 +60,7 @@ class UniversalTasks:
         return Task(seeds, reference.embed(kernel))
 
     def _reference(self, queries: int, dim: int, m: int, generator: Generator) -> Reference:
-        if _uniform(generator) < 0.5:
+        if _uniform(generator) < self.mixture_share:
             return random_mixture(queries, dim, generator)
         low, high = LARGE_POOL if _uniform(generator) < LARGE_SHARE else POOL
         size = int(math.exp(_between(math.log(low), math.log(high), generator)))
