@@ -20,6 +20,7 @@ from amsip.bench.toys import fitted, page
 from amsip.bench.toys.arms import every_arm
 from amsip.bench.toys.measure import HELD_OUT, NODES, SETS, Plan, bench_toys, measure_plan
 from amsip.bench.toys.page import render as render
+from amsip.bench.toys.studies import study_parts
 
 QUICK_TOYS = ("gaussian-2", "mixture-10-whitened")
 QUICK_NODES = (4, 16)
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arms", type=_words, default=(), metavar="LIST", help="names of arms, with commas between")
     parser.add_argument("--again", type=_words, default=(), metavar="LIST", help="arms to measure anew")
     parser.add_argument("--gather", action="store_true", help="measure nothing: report the cells that are there")
+    parser.add_argument("--studies", type=_words, default=(), metavar="LIST", help="of repeats, endings: minutes each")
     parser.add_argument("--nodes", type=_numbers, default=(), metavar="LIST", help="values of M; 4 to 96 otherwise")
     parser.add_argument("--pages", type=Path, metavar="DIR", help="write toys.md here")
     parser.add_argument("--cells", type=Path, metavar="DIR", help="where cells and maps are kept; else in the cache")
@@ -65,7 +67,17 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         for name in plan.toys:
             fitted.fit_missing(bench_toys()[name], folder, _report)
     cells = measure_plan(plan, folder, _report)
-    body = {"cells": cells, "missing": plan.missing(folder), "arms": [arm.name for arm in every_arm(folder)]}
+    arms = list(every_arm(folder))
+    body = {
+        "toys": list(plan.toys),
+        "nodes": list(plan.nodes),
+        "arms": [arm.name for arm in arms],
+        "dear": [arm.name for arm in arms if arm.dear],
+        "missing": plan.missing(folder),
+        "maps": fitted.spent([bench_toys()[name] for name in plan.toys], folder),
+        "studies": study_parts(folder, () if plan.gather else arguments.studies, _report),
+        "cells": cells,
+    }
     words = [option for option, chosen in (("--quick", quick), ("--gather", plan.gather)) if chosen]
     result = record(" ".join(["python -m amsip bench toys", *words]), started, body)
     if arguments.pages is not None:

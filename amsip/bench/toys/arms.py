@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -13,9 +13,10 @@ from amsip.bench.rivals import KERNEL_THINNING, RECOMBINATION
 from amsip.bench.rivals.base import Rival
 from amsip.bench.rivals.greedy import CANDIDATES, greedy_nodes
 from amsip.bench.toys import fitted
-from amsip.defaults import universal_map, universal_network
+from amsip.defaults import STEPS, universal_descent, universal_map, universal_network
 from amsip.discrepancy import loss
 from amsip.maps.base import NodeMap
+from amsip.maps.chain import Chain
 from amsip.maps.descent import Descent
 from amsip.maps.meanshift import MeanShift
 from amsip.maps.optimum import AdamDescent
@@ -26,6 +27,7 @@ from amsip.references.samples import Samples
 from amsip.weights import optimal_weights
 
 FLOOR, REWEIGHT, PAPER, FITTED = "floor", "reweight", "paper's map", "fitted map"
+FITTED_DESCENT = f"{FITTED} + {STEPS} steps"
 UNIVERSAL, UNIVERSAL_DESCENT, DEFAULT = "universal", "universal + 3 steps", "default map"
 OPTIMUM, GREEDY = "optimum", "greedy BQ"
 THINNING, RECOMBINED, MSIP = "kernel thinning", "recombination", "MSIP"
@@ -51,13 +53,19 @@ class Work:
 
     def pool(self) -> Float[Tensor, "n d"]:
         """Draws for those who choose among draws: the bank itself where the toy is one."""
-        reference = self.toy.reference()
-        return reference.atoms if isinstance(reference, Samples) else self.toy.draws(POOL, EVALUATION_SEED - 1)
+        return _pool(self.toy)
 
     def other_seeds(self, stream: int) -> Float[Tensor, "r m d"]:
         """Independent starts, as many as there are seed sets."""
         rows = self.toy.draws(self.seeds[..., 0].numel(), EVALUATION_SEED + OTHER_SEEDS * stream + self.m)
         return rows.reshape(self.seeds.shape)
+
+
+@lru_cache(maxsize=1)
+def _pool(toy: Toy) -> Tensor:
+    """One tensor for all arms of a toy: rivals that read the same pool answer together."""
+    reference = toy.reference()
+    return reference.atoms if isinstance(reference, Samples) else toy.draws(POOL, EVALUATION_SEED - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +101,14 @@ def every_arm(folder: Path) -> Iterator[Arm]:
     """Every arm, the cheap ones first; fitted maps are looked for in the folder."""
     yield Arm(FLOOR, lambda work: work.seeds)
     yield Arm(REWEIGHT, lambda work: work.seeds)
-    for name, slug in ((PAPER, fitted.PAPER), (FITTED, fitted.UNROLLED)):
+    for name, slug, make in (
+        (PAPER, fitted.PAPER, _fitted),
+        (FITTED, fitted.UNROLLED, _fitted),
+        (FITTED_DESCENT, fitted.UNROLLED, _fitted_descended),
+    ):
         yield Arm(
             name,
-            partial(_fitted, folder, slug),
+            partial(make, folder, slug),
             missing=partial(fitted.missing, folder, slug),
             stamp=partial(fitted.digest, folder, slug),
         )
@@ -118,6 +130,11 @@ def moved(node_map: NodeMap, seeds: Float[Tensor, "r m d"], embedding: Embedding
 
 def _fitted(folder: Path, slug: str, work: Work) -> Tensor:
     return moved(load_map(fitted.weights_file(folder, slug, work.toy)), work.seeds, work.embedding)
+
+
+def _fitted_descended(folder: Path, slug: str, work: Work) -> Tensor:
+    chain = Chain((load_map(fitted.weights_file(folder, slug, work.toy)), universal_descent))
+    return moved(chain, work.seeds, work.embedding)
 
 
 def _universal(work: Work) -> Tensor:

@@ -102,6 +102,22 @@ def digest(folder: Path, slug: str, toy: Toy) -> str:
     return load_card(weights_file(folder, slug, toy)).sha256
 
 
+def spent(toys: list[Toy], folder: Path) -> list[dict[str, object]]:
+    """What the fits of the maps that are there took.
+
+    Arguments:
+        toys: The targets.
+        folder: Where the maps are.
+    """
+    found: list[dict[str, object]] = []
+    for toy in toys:
+        for slug in SLUGS:
+            if missing(folder, slug, toy) is None:
+                about = load_card(weights_file(folder, slug, toy)).about
+                found.append({"toy": toy.name, "map": slug, "seconds": about["seconds"], "steps": about["steps"]})
+    return found
+
+
 def _fit_one(
     slug: str, fit: Callable[[Toy, Embedding, Path, Path], None], toy: Toy, folder: Path, report: Callable[[str], None]
 ) -> None:

@@ -3,19 +3,10 @@
 from collections.abc import Iterator
 
 from amsip.bench.base import markdown, origin, table
-from amsip.bench.toys.arms import (
-    DEFAULT,
-    FITTED,
-    FLOOR,
-    OPTIMUM,
-    PAPER,
-    REWEIGHT,
-    RIVALS,
-    UNIVERSAL,
-    UNIVERSAL_DESCENT,
-)
-
-LIMIT_DIMENSION = 10
+from amsip.bench.toys import bars, endings, repeats
+from amsip.bench.toys.arms import FITTED, FITTED_DESCENT, FLOOR, OPTIMUM, PAPER, REWEIGHT, RIVALS
+from amsip.bench.toys.fitted import SLUGS, UNROLLED_SECONDS
+from amsip.bench.toys.measure import HELD_OUT
 
 
 def render(result: dict) -> str:
@@ -28,7 +19,8 @@ def render(result: dict) -> str:
     """
     ratios = ratios_to_floor(result["cells"])
     tables = [table(*_toy_table(toy, result["arms"], ratios)) for toy in toys_of(result)]
-    return "\n\n".join([*tables, "\n".join([*_troubles(result), *sentences(ratios)])])
+    lines = [*_troubles(result), *sentences(ratios), *bars.counts(bars.over_optimum(result["cells"]))]
+    return "\n\n".join([*tables, "\n".join(lines)])
 
 
 def page(result: dict) -> str:
@@ -43,12 +35,20 @@ def page(result: dict) -> str:
         "arm of a column is starred; the *optimum* stands apart: the best of four long descents of each set by "
         "itself. *paper's map* and *fitted map* were trained on the toy at hand, one network a toy; *universal* is one "
         "pass of the shipped network, which never saw a toy; *default map* is that network and the descent steps that "
-        "`amsip.quadrature` adds. M = 6, 24, 48 and 96 are budgets the paper's map was not trained at. A toy without a "
-        "suffix is at the paper's bandwidth, *whitened* at the square root of the dimension in whitened coordinates."
+        f"`amsip.quadrature` adds; *{FITTED_DESCENT}* ends the fitted map in the same way (`amsip.maps.chain`). "
+        "M = 6, 24, 48 and 96 are budgets the paper's map was not trained at. A toy without a suffix is at the "
+        "paper's bandwidth, *whitened* at the square root of the dimension in whitened coordinates."
     )
     said = "\n".join(f"- {line}" for line in (*_troubles(result), *sentences(ratios)))
     tables = [f"## {toy}\n\n" + markdown(*_toy_table(toy, result["arms"], ratios)) for toy in toys_of(result)]
-    return "\n\n".join([opening, said, *tables, origin(result)]) + "\n"
+    optima = {(c["toy"], c["m"]): c["median"] for c in result["cells"] if c["arm"] == OPTIMUM and "median" in c}
+    sections = (
+        bars.section(bars.over_optimum(result["cells"])),
+        fits(result.get("maps", [])),
+        repeats.paragraph(result.get("studies", {}).get("repeats", [])),
+        endings.section(result.get("studies", {}).get("endings", []), optima),
+    )
+    return "\n\n".join([opening, said, *tables, *filter(None, sections), origin(result)]) + "\n"
 
 
 def toys_of(result: dict) -> list[str]:
@@ -65,8 +65,28 @@ def _troubles(result: dict) -> Iterator[str]:
     for c in result["cells"]:
         if "failed" in c:
             yield f"failed: {c['arm']} on {c['toy']} at M = {c['m']}: {c['failed']}"
+    yield from absent(result)
     for name, reasons in result["missing"].items():
         yield f"left out: {name} on {len(reasons)} toys: {next(iter(reasons.values()))}"
+
+
+def absent(result: dict) -> Iterator[str]:
+    """The cells that nobody measured, arm by arm.
+
+    Example:
+        >>> list(absent({"toys": ["t"], "nodes": [4, 6], "arms": ["floor"], "dear": [], "cells": [], "missing": {}}))
+        ['not measured: floor on t']
+    """
+    there = {(c["toy"], c["arm"], c["m"]) for c in result["cells"]}
+    for arm in result["arms"]:
+        budgets = [m for m in result.get("nodes", ()) if not (arm in result["dear"] and m in HELD_OUT)]
+        gaps = []
+        for toy in result.get("toys", ()):
+            lost = [m for m in budgets if (toy, arm, m) not in there]
+            if lost and toy not in result["missing"].get(arm, {}):
+                gaps.append(toy if len(lost) == len(budgets) else f"{toy} (M = {', '.join(map(str, lost))})")
+        if gaps:
+            yield f"not measured: {arm} on {', '.join(gaps)}"
 
 
 def ratios_to_floor(cells: list[dict]) -> dict[tuple[str, str, int], float]:
@@ -89,7 +109,7 @@ def sentences(ratios: dict[tuple[str, str, int], float]) -> list[str]:
         []
     """
     lines = []
-    for ours in (UNIVERSAL, UNIVERSAL_DESCENT, DEFAULT, FITTED):
+    for ours in bars.ARMS:
         for other in (REWEIGHT, PAPER, *RIVALS):
             pairs = [
                 (t, m, r, ratios[t, other, m])
@@ -99,26 +119,25 @@ def sentences(ratios: dict[tuple[str, str, int], float]) -> list[str]:
             if pairs:
                 lost = [f"{t} {m} ({r / o:.2f})" for t, m, r, o in pairs if r >= o]
                 lines.append(f"{ours} below {other}: {len(pairs) - len(lost)} of {len(pairs)}" + _named(lost))
-        near = {
-            (t, m): r / ratios[t, OPTIMUM, m]
-            for (t, a, m), r in ratios.items()
-            if a == ours and (t, OPTIMUM, m) in ratios
-        }
-        for m in sorted({m for _, m in near}):
-            low = [v for (t, n), v in near.items() if n == m and dimension(t) <= LIMIT_DIMENSION]
-            if low:
-                lines.append(f"{ours} over optimum at M = {m}, d <= {LIMIT_DIMENSION}: at most {max(low):.2f}")
     return lines
 
 
-def dimension(toy: str) -> int:
-    """The number of coordinates, from the name.
+def fits(maps: list[dict]) -> str:
+    """How long the maps of each toy were fitted.
 
     Example:
-        >>> dimension("mixture-10-whitened"), dimension("banana")
-        (10, 2)
+        >>> fits([{"toy": "banana", "map": "paper", "seconds": 8.1, "steps": 3}]).splitlines()[-1]
+        '| banana | 8 s, 3 steps | - |'
     """
-    return next((int(part) for part in toy.split("-") if part.isdigit()), 2)
+    if not maps:
+        return ""
+    found = {(one["toy"], one["map"]): f"{one['seconds']:.0f} s, {one['steps']} steps" for one in maps}
+    rows = [(toy, *(found.get((toy, slug), "-") for slug in SLUGS)) for toy in dict.fromkeys(toy for toy, _ in found)]
+    return (
+        "## What fitting took\n\nWall time on a machine that had other work to do; the fitted map starts from the "
+        "shipped network and has at most the time of the paper's map, and at most "
+        f"{UNROLLED_SECONDS:.0f} s.\n\n" + markdown(("", PAPER, FITTED), rows)
+    )
 
 
 def _toy_table(
