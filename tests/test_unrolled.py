@@ -48,6 +48,18 @@ def test_untrained_returns_its_seeds_bit_for_bit():
     assert torch.equal(UnrolledMap().double()(seeds, Samples(atoms).embed(whitened_kernel(3))), seeds)
 
 
+def test_shared_weights_are_one_layer_used_again_and_again():
+    shared, apart = UnrolledMap(3, 16, 2, shared=True).double(), UnrolledMap(3, 16, 2).double()
+    one = random_net().layers[0].state_dict()
+    for layer in (*shared.layers, *apart.layers):
+        layer.load_state_dict(one)
+    atoms = cloud(2, 50, 3, 0)
+    seeds, embedding = atoms[:, :7], Samples(atoms).embed(whitened_kernel(3))
+    assert shared.path(seeds, embedding).shape[0] == 3
+    assert torch.equal(shared(seeds, embedding), apart(seeds, embedding))
+    assert 3 * sum(p.numel() for p in shared.parameters()) == sum(p.numel() for p in apart.parameters())
+
+
 @pytest.mark.parametrize("node_map", MAPS)
 @settings(max_examples=25)
 @given(number=st.integers(0, 10_000), m=st.integers(1, 13), d=st.integers(1, 7))

@@ -27,8 +27,8 @@ from amsip.bench.networks.page import render as render
 from amsip.bench.networks.summary import summarise
 from amsip.bench.networks.variants import NONE, QUICK, SHIPPED, VARIANTS
 
-STEPS, QUICK_STEPS = 900, 5
-QUICK_HELD_OUT = HeldOut(dims=(2, 5), nodes=(8,), batches=1, queries=2)
+STEPS, QUICK_STEPS = 500, 5
+QUICK_HELD_OUT = HeldOut(dims=(2,), nodes=(8,), batches=1, queries=2)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
