@@ -325,9 +325,9 @@ def finite_loss(step: int, skipped: int, limit: int, reason: str) -> None:
         )
 
 
-def above_zero(name: str, value: float) -> None:
-    """A positive number; infinity is welcome."""
-    if not value > 0:
+def above_zero(name: str, value: float | Tensor) -> None:
+    """A positive number, or a tensor of them; infinity is welcome."""
+    if not bool((torch.as_tensor(value) > 0).all()):
         raise ValueError(f"`{name}` must be positive: got {value!r}.")
 
 

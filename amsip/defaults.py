@@ -3,7 +3,7 @@
 from functools import cache
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from amsip.kernels import Kernel, Octaves, Polynomial, Whitened
@@ -13,7 +13,7 @@ from amsip.placement import inside
 from amsip.pretrained import load_map
 from amsip.references.base import Embedding, Reference
 from amsip.references.thinning import thinned
-from amsip.whitening import Whitening
+from amsip.wild import calm_chart
 
 LENGTH = 1.4
 SMOOTHNESS = 1.0
@@ -28,17 +28,24 @@ NETWORK_ATOMS = 2000
 def default_kernel(reference: Reference) -> Whitened:
     """Octaves with the shares of a Matern kernel plus a degree-2 polynomial, in coordinates whitened by the reference.
 
+    Where a few wild draws make the moments (`amsip.wild`), the others set the scale and the polynomial is switched
+    off: a rule that had their means and covariances exactly would have little else.
+
     Example:
         >>> from amsip import Samples
         >>> default_kernel(Samples(torch.randn(100, 4))).kernel.terms[1][0]
         10.0
     """
-    return Whitened(whitened_kernel(reference.dim), Whitening.of_moments(*reference.moments()))
+    chart, wild = calm_chart(reference)
+    return Whitened(whitened_kernel(reference.dim, wild), chart)
 
 
-def whitened_kernel(dim: int) -> Kernel:
-    """The default kernel in whitened coordinates."""
-    return Octaves.matern(LENGTH * dim**0.5, SMOOTHNESS, finer=FINER) + MOMENTS * Polynomial(degree=2, scale=float(dim))
+def whitened_kernel(dim: int, wild: Bool[Tensor, "*q"] | None = None) -> Kernel:
+    """The default kernel in whitened coordinates, and in which queries it does without the polynomial."""
+    radial = Octaves.matern(LENGTH * dim**0.5, SMOOTHNESS, finer=FINER)
+    if wild is None or not bool(wild.any()):
+        return radial + MOMENTS * Polynomial(degree=2, scale=float(dim))
+    return radial + MOMENTS * Polynomial(degree=2, scale=torch.where(wild, torch.inf, float(dim)))
 
 
 def universal_map(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> Float[Tensor, "*q m d"]:

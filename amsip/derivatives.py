@@ -57,7 +57,7 @@ def derivative_gram(
             return torch.einsum("...ca,...icjd,...db->...iajb", _root(kernel), inner, _root(kernel))
         case Polynomial():
             weighted = w[..., None] * x
-            twist = 2.0 * (kernel.degree - 1) / kernel.scale**2 * weighted
+            twist = 2.0 * (kernel.degree - 1) / kernel.scale_for(x) ** 2 * weighted
             outer = weighted.mT.contiguous()[..., None, :, :, None] * twist[..., :, None, None, :]
             return _with_isotropic(outer, _pairs(w) * polynomial_slope(kernel, x))
         case Radial():
@@ -89,7 +89,7 @@ def derivative_product(
             product = polynomial_slope(kernel, x) @ v
             if kernel.degree == 1:
                 return product
-            return product + 2.0 / kernel.scale**2 * (x @ v.mT) @ x
+            return product + 2.0 / kernel.scale_for(x) ** 2 * (x @ v.mT) @ x
         case Radial():
             x = x - x.mean(-2, keepdim=True)
             r2 = _linalg.pairwise_squared_distances(x)
@@ -137,11 +137,10 @@ def derivative_diagonal(kernel: Kernel, x: Float[Tensor, "*q m d"]) -> Float[Ten
             root = _root(kernel)[..., None, :, :]
             return root.mT @ derivative_diagonal(kernel.kernel, kernel.whitening.forward(x)) @ root
         case Polynomial():
-            if kernel.degree == 1:
-                return (identity / kernel.scale).expand(*x.shape, -1).clone()
-            slope = (1.0 + 2.0 * x.square().sum(-1) / kernel.scale) / kernel.scale
-            outer = x[..., :, None] * x[..., None, :]
-            return slope[..., None, None] * identity + 2.0 / kernel.scale**2 * outer
+            scale = kernel.scale_for(x)
+            slope = 1.0 / scale + 2.0 * (kernel.degree - 1) * x.square().sum(-1, keepdim=True) / scale**2
+            bend = 2.0 * (kernel.degree - 1) / scale**2 * x
+            return slope[..., None] * identity + bend[..., :, None] * x[..., None, :]
         case Radial():
             return kernel.profile(torch.zeros_like(x[..., :1]))[1][..., None] * identity
     raise _unknown(kernel)
@@ -166,7 +165,7 @@ def weighted_hessian(
             root = _root(kernel)[..., None, :, :]
             return root.mT @ inner @ root
         case Polynomial():
-            second = (2.0 * (kernel.degree - 1) / kernel.scale**2) * (y.mT @ (w[..., None] * y))
+            second = (2.0 * (kernel.degree - 1) / kernel.scale_for(x) ** 2) * (y.mT @ (w[..., None] * y))
             return second[..., None, :, :].expand(*second.shape[:-2], *x.shape[-2:], -1).clone()
         case Radial():
             return _radial_hessian(kernel, x, y, w)
@@ -180,9 +179,9 @@ def polynomial_slope(kernel: Polynomial, x: Float[Tensor, "*q m d"]) -> Float[Te
         >>> polynomial_slope(Polynomial(degree=2, scale=1.0), torch.ones(1, 1)).item()
         3.0
     """
-    product = x @ x.mT / kernel.scale
+    product = x @ x.mT / kernel.scale_for(x)
     slope = torch.ones_like(product) if kernel.degree == 1 else 1.0 + 2.0 * product
-    return slope / kernel.scale
+    return slope / kernel.scale_for(x)
 
 
 def _radial_hessian(kernel: Radial, x: Tensor, y: Tensor, w: Tensor) -> Tensor:

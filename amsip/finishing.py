@@ -1,7 +1,9 @@
 """The closed-form finish: nodes are moved by the affine map that makes a rule's mean and covariance exact."""
 
+from functools import reduce
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from amsip.kernels import Kernel, Polynomial, Sum
@@ -66,13 +68,15 @@ def _dilation(total: Float[Tensor, "*q"], wanted: Float[Tensor, "*#q"]) -> Float
     return torch.where(usable, (wanted / torch.where(usable, total, 1.0)).sqrt(), 1.0)
 
 
-def sees_covariances(kernel: Kernel) -> bool:
-    """Whether a kernel asks for second moments, through a polynomial of degree 2.
+def sees_covariances(kernel: Kernel) -> Bool[Tensor, "*q"]:
+    """Whether a kernel asks for second moments, through a polynomial of degree 2 that is not switched off.
 
     Example:
         >>> sees_covariances(Polynomial(1)), sees_covariances(2.0 * Polynomial(2))
-        (False, True)
+        (tensor(False), tensor(True))
     """
     if isinstance(kernel, Sum):
-        return any(sees_covariances(k) for _, k in kernel.terms)
-    return isinstance(kernel, Polynomial) and kernel.degree == 2
+        return reduce(torch.logical_or, (sees_covariances(k) for _, k in kernel.terms))
+    if not isinstance(kernel, Polynomial) or kernel.degree < 2:
+        return torch.tensor(False)
+    return torch.as_tensor(kernel.scale).isfinite()

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from amsip.discrepancy import loss
-from amsip.finishing import match_moments
+from amsip.finishing import match_moments, sees_covariances
 from amsip.references.base import Embedding
 from amsip.rules import Rule
 from amsip.weights import gram_and_mean, solve_weights, uniform_weights
@@ -82,7 +82,7 @@ def finite_or_seeds(nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d
 
 
 def finished(rule: Rule, promise: Float[Tensor, "*q"], embedding: Embedding) -> Rule:
-    """The rule with its mean and covariance made exact, in the queries where that keeps the promise.
+    """The rule with its mean and covariance made exact, in the queries where the kernel asks and the promise is kept.
 
     Arguments:
         rule: What the guard kept.
@@ -90,16 +90,19 @@ def finished(rule: Rule, promise: Float[Tensor, "*q"], embedding: Embedding) -> 
         embedding: What both are scored against.
 
     Example:
-        >>> from amsip import Samples, SquaredExponential
+        >>> from amsip import Polynomial, Samples, SquaredExponential
         >>> atoms = torch.tensor([[-1.0], [0.0], [1.0]])
-        >>> embedding = Samples(atoms).embed(SquaredExponential(1.0))
+        >>> embedding = Samples(atoms).embed(SquaredExponential(1.0) + Polynomial(2))
         >>> rough = Rule(torch.tensor([[-0.7], [0.9]]), torch.tensor([0.5, 0.5]), embedding)
         >>> finished(rough, weighed(atoms[:2], embedding)[1].loss, embedding).mean().abs().item() < 1e-7
         True
     """
+    asked = sees_covariances(embedding.kernel)
+    if not bool(asked.any()):
+        return rule
     nodes = finite_or_seeds(match_moments(rule.nodes, rule.weights, embedding.moments), rule.nodes)
     gram, mean = gram_and_mean(nodes, embedding)
-    kept = loss(gram, mean, rule.weights.to(mean)) <= promise
+    kept = asked & (loss(gram, mean, rule.weights.to(mean)) <= promise)
     return dataclasses.replace(rule, nodes=torch.where(kept[..., None, None], nodes, rule.nodes))
 
 

@@ -358,7 +358,8 @@ class Polynomial(Kernel):
 
     Arguments:
         degree: 1 or 2.
-        scale: s; the dimension keeps the kernel of order one in whitened coordinates.
+        scale: s, a number or one per query; the dimension keeps the kernel of order one in whitened coordinates, and
+            infinity switches it off.
 
     Example:
         >>> Polynomial(degree=2, scale=1.0)(torch.full((1, 1), 2.0), torch.full((1, 1), 3.0)).item()
@@ -366,25 +367,29 @@ class Polynomial(Kernel):
     """
 
     degree: int = 2
-    scale: float = 1.0
+    scale: float | Float[Tensor, "*q"] = 1.0
 
     def __post_init__(self) -> None:
         _checks.one_of("degree", self.degree, (1, 2))
-        _checks.positive("scale", self.scale)
+        _checks.above_zero("scale", self.scale)
+
+    def scale_for(self, x: Tensor) -> float | Tensor:
+        """The scale, shaped to divide a (..., m, n) matrix like x."""
+        return self.scale.to(x)[..., None, None] if isinstance(self.scale, Tensor) else self.scale
 
     def __call__(self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
-        return self._of_product(x @ y.mT / self.scale)
+        return self._of_product(x @ y.mT / self.scale_for(x))
 
     def gram(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m m"]:
         return self(x, x)
 
     def gram_and_shadow(self, x: Float[Tensor, "*#q m d"]) -> tuple[Float[Tensor, "*q m m"], Float[Tensor, "*q m m"]]:
-        product = x @ x.mT / self.scale
+        product = x @ x.mT / self.scale_for(x)
         shadow = torch.ones_like(product) if self.degree == 1 else 1.0 + 2.0 * product
-        return self._of_product(product), shadow / self.scale
+        return self._of_product(product), shadow / self.scale_for(x)
 
     def diagonal(self, x: Float[Tensor, "*#q m d"]) -> Float[Tensor, "*q m"]:
-        return self._of_product(x.square().sum(-1) / self.scale)
+        return self._of_product(x.square().sum(-1, keepdim=True) / self.scale_for(x))[..., 0]
 
     def weighted_sum_and_grad(
         self, x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"], w: Float[Tensor, "*#q n"]
@@ -397,10 +402,11 @@ class Polynomial(Kernel):
         self, x: Float[Tensor, "*#q m d"], first: Float[Tensor, "*#q d"], second: Float[Tensor, "*#q d d"]
     ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
         """The sums over a measure of which only the raw first and second moments are known."""
-        linear = first[..., None, :] / self.scale
+        scale = self.scale_for(x)
+        linear = first[..., None, :] / scale
         if self.degree == 1:
             return (x * linear).sum(-1), linear + torch.zeros_like(x)
-        quadratic = x @ second / self.scale**2
+        quadratic = x @ second / scale**2
         return (x * (linear + quadratic)).sum(-1), linear + 2.0 * quadratic
 
     def _of_product(self, product: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from amsip import _checks
 from amsip.defaults import default_kernel, universal_map
-from amsip.finishing import sees_covariances
 from amsip.guard import finished, finite_or_seeds, guarded, weighed
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
@@ -120,9 +119,7 @@ def emit(
         _checks.moved_nodes(moved, seeds)
         nodes = finite_or_seeds(moved, seeds)
         rule = guarded((*candidates, weighed(nodes, embedding, total=total)[1]), embedding)
-        if total != 1.0 or not sees_covariances(kernel):
-            return rule
-        return finished(rule, promise, embedding)
+        return finished(rule, promise, embedding) if total == 1.0 else rule
 
 
 def as_reference(source: Reference | _checks.ArrayLike, sample_weights: _checks.ArrayLike | None = None) -> Reference:

@@ -299,12 +299,14 @@ def test_cautions_are_rendered_from_limits():
         "cheap": [{**cheap, "average_ms": 0.01}],
         "rough": [{"task": TASK, "d": 2, "method": DEFAULT, "worth": {"half the mass": three}}],
         "wide": [{"d": 100, "method": DEFAULT, "capped": three, "raw": dict.fromkeys(FAMILIES, three)}],
+        "wild": [{"d": 2, "pool": "one draw at 1000", "method": DEFAULT, "worth": {"shortfall": three}}],
         "small": [small],
     }
     page = caution.page({**result([]), "limits": limits})
-    assert page.count("\n## ") == 4
+    assert page.count("\n## ") == 5
     assert "met here is 0.02 ms" in page
     assert "| sir (2) | 64 | 2 | 2 [1, 3] |" in page
+    assert "| 2 | one draw at 1000 | amsip default | 2 [1, 3] |" in page
 
 
 def test_options_become_a_plan():

@@ -24,7 +24,7 @@ ROOMS = (
     {"kernels"},
     {"derivatives", "subspace"},
     {"references"},
-    {"discrepancy", "weights", "finishing"},
+    {"discrepancy", "weights", "finishing", "wild"},
     {"errors"},
     {"rules"},
     {"guard", "seeds", "maps"},

@@ -48,7 +48,7 @@ def mean_hessian(embedding: Embedding, nodes: Float[Tensor, "*q m d"]) -> Float[
 def _of_moments(embedding: MomentEmbedding, nodes: Tensor) -> Tensor:
     mean, cov = embedding.moments
     second = cov + mean[..., :, None] * mean[..., None, :]
-    curvature = 2.0 * (embedding.kernel.degree - 1) / embedding.kernel.scale**2 * second
+    curvature = 2.0 * (embedding.kernel.degree - 1) / embedding.kernel.scale_for(second) ** 2 * second
     return curvature[..., None, :, :].expand(*nodes.shape, -1)
 
 

@@ -72,10 +72,11 @@ class MomentEmbedding(Embedding):
 
     @cached_property
     def energy(self) -> Float[Tensor, "*q"]:
-        linear = self.moments[0].to(torch.float64).square().sum(-1) / self.kernel.scale
+        scale = torch.as_tensor(self.kernel.scale, dtype=torch.float64, device=self._second.device)
+        linear = self.moments[0].to(torch.float64).square().sum(-1) / scale
         if self.kernel.degree == 1:
             return linear
-        return linear + self._second.square().sum((-2, -1)) / self.kernel.scale**2
+        return linear + self._second.square().sum((-2, -1)) / scale**2
 
     def mean(self, nodes: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m"]:
         return self.mean_and_grad(nodes)[0]

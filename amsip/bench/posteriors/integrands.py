@@ -50,9 +50,9 @@ class Integrands:
     q95: Float[Tensor, " u"]
 
     @classmethod
-    def of_pool(cls, pool: Float[Tensor, "n d"]) -> "Integrands":
-        """The integrands that belong to a pool of draws; the directions depend on the dimension alone."""
-        chart = Whitening.of_samples(pool)
+    def of_pool(cls, pool: Float[Tensor, "n d"], chart: Whitening | None = None) -> "Integrands":
+        """The integrands of a pool of draws, whitened by its moments; the directions depend on d alone."""
+        chart = Whitening.of_samples(pool) if chart is None else chart
         directions = unit_vectors(pool.shape[-1]).to(pool)
         along = chart.forward(pool) @ directions
         return cls(chart, directions, along.quantile(0.90, dim=0), along.quantile(0.95, dim=0))

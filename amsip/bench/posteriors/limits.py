@@ -1,6 +1,7 @@
 """The cases in which a rule is the wrong tool, each measured."""
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -11,29 +12,32 @@ from torch import Tensor
 
 from amsip.bench.posteriors.arms import DEFAULT, REWEIGHTED, Emit, default_rule, reweighted_rule
 from amsip.bench.posteriors.data import DIMENSIONS, load_posterior
-from amsip.bench.posteriors.integrands import multipliers
+from amsip.bench.posteriors.integrands import Integrands, multipliers
 from amsip.bench.posteriors.yardstick import Split, score_rules, split_posterior
 from amsip.bench.timing import milliseconds
 from amsip.references.samples import Samples
 from amsip.rules import Rule
+from amsip.wild import WildDraws, calm_chart
 
 METHODS: dict[str, Emit] = {REWEIGHTED: reweighted_rule, DEFAULT: default_rule}
 NODES = 32
 SETS = 48
 TASKS = ("gaussian_mixture", "lotka_volterra", "slcp", "gaussian_linear")
 WIDE = (10, 25, 50, 100)
+TAME = (2, 8)
+BOUNDED = ("oscillating", "smooth tail", "indicator", "non-smooth", "shortfall")
 POOLS = (2, 5, 10, 30, 100)
 POOL = 10_000
 
 
 def measure_limits(report: Callable[[str], None]) -> dict[str, list[dict]]:
-    """All four cases, on observation 1 or on Gaussians.
+    """All five cases, on observation 1 or on Gaussians.
 
     Arguments:
         report: Told what happens, a line at a time.
     """
     measured = {}
-    for name, measurement in (("cheap", cheap), ("rough", rough), ("wide", wide), ("small", small)):
+    for name, measurement in (("cheap", cheap), ("rough", rough), ("wide", wide), ("wild", wild), ("small", small)):
         measured[name] = measurement()
         report(f"limits: {name} measured")
     return measured
@@ -106,6 +110,39 @@ def wide() -> list[dict]:
             score = score_rules(split, rule.nodes, rule.weights)
             rows.append({"d": dim, "method": name, **asdict(score.pool)})
     return rows
+
+
+def wild() -> list[dict]:
+    """Standard Gaussian pools with a few draws blown up, and pools with heavy tails.
+
+    The integrands are whitened by the draws that are not wild; those that grow faster than the tails fall are left out.
+    """
+    rows = []
+    for dim in TAME:
+        generator = torch.Generator().manual_seed(dim)
+        gaussian = torch.randn(POOL, dim, dtype=torch.float64, generator=generator)
+        for name, pool in _wild_pools(gaussian, generator).items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", WildDraws)
+                integrands = Integrands.of_pool(pool, calm_chart(Samples(pool))[0])
+                rules = {method: _repeated(make, pool, NODES) for method, make in METHODS.items()}
+            values = integrands(pool)
+            for method, rule in rules.items():
+                estimates = (rule.weights[..., None] * integrands(rule.nodes)).sum(-2)
+                truth, variance = values.mean(0), values.var(0, correction=0)
+                worth = multipliers(estimates, truth, variance, integrands.families, NODES, POOL).raw
+                rows.append({"d": dim, "pool": name, "method": method, "worth": {f: worth[f] for f in BOUNDED}})
+    return rows
+
+
+def _wild_pools(gaussian: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    one, five = gaussian.clone(), gaussian.clone()
+    one[0], five[:5] = 1000.0, 100.0 * gaussian[:5]
+    pools = {"one draw at 1000": one, "five draws times 100": five}
+    for freedom in (1, 2, 3):
+        squares = torch.randn(POOL, freedom, dtype=torch.float64, generator=generator).square().mean(-1, keepdim=True)
+        pools[f"Student, {freedom} degrees of freedom"] = gaussian / squares.sqrt()
+    return pools
 
 
 def small() -> list[dict]:

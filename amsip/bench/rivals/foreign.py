@@ -90,7 +90,7 @@ def describe(kernel: Kernel) -> list[Term]:
         case Octaves():
             return [("gaussian", a, float(k.bandwidth), 0) for a, k in kernel.components()]
         case Polynomial():
-            return [("polynomial", 1.0, kernel.scale, kernel.degree)]
+            return [("polynomial", 1.0, float(kernel.scale), kernel.degree)]
         case Sum():
             return [(kind, c * a, scale, degree) for c, k in kernel.terms for kind, a, scale, degree in describe(k)]
         case _:
