@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
         Claim(
             "cnf-trainings-agree",
             "The result is that of the construction, not of one training: three seeds agree.",
-            "appendix C, table of settings",
+            "appendix C.2",
             "largest ratio to the floor over the smallest, over three trainings",
             findings.trainings_agree,
         ),

@@ -57,6 +57,10 @@ def draw(data: Data, figure: "Figure") -> None:
             if is_std:
                 bar = figure.colorbar(shown_image, ax=axes, fraction=0.046, pad=0.03)
                 bar.ax.tick_params(labelsize=6)
+                if name == list(PANELS)[-1]:
+                    bar.set_label("pixel deviation", fontsize=7)
+    for number, axes in enumerate(grid[:, 0], start=1):
+        axes.set_ylabel(f"observation {number}", fontsize=8)
     for axes, title in zip(grid[0], PANELS.values(), strict=True):
         axes.set_title(title, fontsize=8)
 
@@ -174,7 +178,7 @@ EXPERIMENT = Experiment(
         Claim(
             "cnf-recon-spread",
             "The weighted spread of pooled emissions is the posterior's per-pixel uncertainty.",
-            "section 7.4, remark on pooling",
+            "section 7.4, remark 3",
             "mean pooled spread of a pixel over the flow's in the latent",
             _spread,
         ),

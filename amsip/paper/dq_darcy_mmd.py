@@ -111,7 +111,7 @@ def _levers(data: Data) -> Finding:
         f"{several(ratios(rows, REWEIGHT))}. Repeated seeds: "
         f"{several([row_of(rows, FLOOR, m)['repeated'] for m in _budgets(data)])}."
     )
-    return Finding(verdict_of(max(gaps) < 1.0, min(gaps) < 1.0), max(gaps), None, note)
+    return Finding(verdict_of(max(gaps) < BUYS_NOTHING, min(gaps) < BUYS_NOTHING), max(gaps), None, note)
 
 
 def _optimum(data: Data) -> Finding:
@@ -137,7 +137,8 @@ def _stalls(data: Data) -> Finding:
         )
         + ". The bandwidth of the plain median is ours; the others are those that the paper tried."
     )
-    verdict = verdict_of(all(pair[0] >= 1.0 for pair in tried), any(pair[1] >= 1.0 for pair in tried))
+    # the other variations cannot save the one that is printed
+    verdict = verdict_of(all(pair[0] >= 1.0 for pair in tried), high >= 1.0)
     return Finding(verdict, own["ratio"], (low, high), note)
 
 
@@ -188,7 +189,7 @@ def _bandwidth(data: Data) -> Finding:
     return Finding(verdict_of(error < 0.005, error < 0.02), data["bandwidth"], None, note)
 
 
-PLACE = "section 7.5, fig:dq-darcy-mmd"
+PLACE = "section 7.6, fig:dq-darcy-mmd"
 EXPERIMENT = Experiment(
     label="dq-darcy-mmd",
     title="Groundwater: one network over held-out observations, under both readings of the conditional",
@@ -206,7 +207,7 @@ EXPERIMENT = Experiment(
         ),
         Claim(
             "darcy-below-floor-broad",
-            "The same with the other reading of 'half the median heuristic' as observation bandwidth.",
+            "It is below the floor with the other reading of 'half the median heuristic' for the readings, too.",
             "appendix C.3",
             "largest ratio of medians, one pass over floor; intervals over queries",
             lambda data: _below(BROAD, data),
@@ -221,50 +222,50 @@ EXPERIMENT = Experiment(
         Claim(
             "darcy-levers-separate",
             "In the informed latent the two levers separate: moving gains beyond reweighting.",
-            "section 7.5",
-            "largest ratio of medians, one pass over reweighting alone",
+            "section 7.6",
+            f"largest ratio of medians, one pass over reweighting alone; a gain is under {BUYS_NOTHING:g}",
             _levers,
         ),
         Claim(
             "darcy-one-pass-is-the-result",
             "The one pass is the result here: no refinement of it is to be had.",
-            "section 7.5",
+            "section 7.7",
             "one pass over the per-set optimum from the same seeds",
             _optimum,
         ),
         Claim(
             "darcy-refinement-stalls",
             "The iterated mean shift does not descend below the emission on this sharp reference.",
-            "section 7.6, remark on the sharp reference",
+            "section 7.7, remark 5",
             "median score after the last step over the emission's; intervals over queries",
             _stalls,
         ),
         Claim(
             "darcy-refinement-collapses",
             "It contracts the nodes until the Gram approaches rank one.",
-            "section 7.6, remark on the sharp reference",
+            "section 7.7, remark 5",
             "rank of the Gram over M after the last step",
             _collapses,
         ),
         Claim(
             "darcy-ambient-wall",
             "In all 1024 coefficients the kernel loses contrast and moving the nodes buys nothing.",
-            "section 7.5, remark on the kernel wall",
+            "section 7.6, remark 4",
             "moved and reweighted nodes over reweighted seeds, M = 32",
             _wall,
         ),
         Claim(
             "darcy-eight-drives",
             "Eight boundary drives contribute independent constraints.",
-            "section 7.5, the forward model",
+            "section 7.6, the forward model",
             "rank of the noise-free readings; regression from fewer drives",
             _eight_drives,
         ),
         Claim(
             "darcy-bandwidth",
             "The bandwidth of the groundwater latent is 1.9418.",
-            "appendix C.3, table of settings",
-            "the median rule on pooled standardised atoms",
+            "appendix C.3, tab:repro",
+            "the rule behind the table's other bandwidths, on pooled standardised atoms",
             _bandwidth,
         ),
     ),

@@ -171,7 +171,7 @@ def _complement(data: Data) -> Finding:
     return Finding(verdict_of(share > HALF, share > 0.25), share, None, note)
 
 
-PLACE = "section 7.5, fig:dq-darcy-recon"
+PLACE = "section 7.6, fig:dq-darcy-recon"
 EXPERIMENT = Experiment(
     label="dq-darcy-recon",
     title="Groundwater: fields and deviations of three held-out queries",
@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
         Claim(
             "darcy-uncertainty-of-the-field",
             "That map is the uncertainty about the field.",
-            "section 7.5",
+            "section 7.6",
             "deviation of the conditional over the error of a linear regression",
             _about_the_field,
         ),

@@ -3,12 +3,12 @@
 import itertools
 from typing import TYPE_CHECKING
 
-from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, UNIVERSAL, WARM
+from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, UNIVERSAL, WARM, row_of
 from amsip.paper.base import Claim, Data, Experiment, Finding, Run
 from amsip.paper.judge import below_floor, largest_ratio, ratio_of, several, verdict_of
 from amsip.paper.style import arm_curve, budget_axes, shared_legend
-from amsip.paper.toy_cells import BANANA, QUICK_BANK, paper_toy, toy_rows
-from amsip.problems.toys import BANANA_TRAINING_BANK, banana
+from amsip.paper.toy_cells import BANANA, POOL, QUICK_BANK, paper_toy, toy_rows
+from amsip.problems.toys import BANANA_BANK, BANANA_TRAINING_BANK, banana
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,13 +17,13 @@ TARGETS = {"gaussian-2": "Gaussian, d = 2", "mixture-10": "mixture, d = 10", BAN
 ARMS = (FLOOR, REWEIGHT, WARM, FINETUNED, UNIVERSAL)
 NEAR = 2.0
 MODEST = (4, 8, 16)
-POOL = "Kernel means exact (banana: one bank of 20,000 draws); 256 seed sets, 64 for the banana's dear arms."
+SLACK = 0.97
 
 
 def compute(run: Run) -> Data:
     """The cells of the three targets, and what mixing two banks adds to every score on the banana."""
     rows = {name: toy_rows(run, name, ARMS) for name in TARGETS}
-    energies = [_energy(bank) for bank in ([500, QUICK_BANK] if run.quick else [BANANA_TRAINING_BANK, 20_000])]
+    energies = [_energy(bank) for bank in ([500, QUICK_BANK] if run.quick else [BANANA_TRAINING_BANK, BANANA_BANK])]
     return {"rows": rows, "bank_offset": energies[1] - energies[0], "bank_energies": energies}
 
 
@@ -88,40 +88,47 @@ def _nearly(data: Data) -> Finding:
         + "; ".join(f"{name} {several(row)}" for name, row in ours.items())
         + f". The universal map, not trained on these targets, is at most {beside:.2g} times the same descent."
     )
-    return Finding(verdict_of(within == len(values), within > 0), max(values), None, note)
+    return Finding(verdict_of(within == len(values), 2 * within >= len(values)), max(values), None, note)
 
 
 def _gap_grows(data: Data) -> Finding:
     ours = _over(data, WARM, FINETUNED)
-    rising = {name: all(b >= 0.97 * a for a, b in itertools.pairwise(row)) for name, row in ours.items()}
+    rising = {name: all(b >= SLACK * a for a, b in itertools.pairwise(row)) for name, row in ours.items()}
     growth = min(row[-1] / row[0] for row in ours.values())
-    note = "Ratio to the per-set descent at the largest M over that at the smallest, least of the three targets; " + (
-        "it rises at every step." if all(rising.values()) else "it does not rise at every step."
+    note = (
+        "Ratio to the per-set descent at the largest M over that at the smallest, least of the three targets; it "
+        f"{'rises' if all(rising.values()) else 'does not rise'} at every step, a fall of {1.0 - SLACK:.0%} forgiven."
     )
     return Finding(verdict_of(all(rising.values()), growth > 1.0), growth, None, note)
 
 
 def _banana_deepest(data: Data) -> Finding:
-    margins = {
-        name: [ratio_of(rows, WARM, FLOOR, m) for m in MODEST if m in _budgets(data)]
-        for name, rows in data["rows"].items()
+    cells = {
+        name: [row_of(rows, WARM, m) for m in MODEST if m in _budgets(data)] for name, rows in data["rows"].items()
     }
-    others = [min(column) for column in zip(*(margins[name] for name in margins if name != BANANA), strict=True)]
-    gaps = [own / other for own, other in zip(margins[BANANA], others, strict=True)]
+    margins = {name: [row["ratio"] for row in found] for name, found in cells.items()}
+    others = [
+        min(column, key=lambda row: row["ratio"])
+        for column in zip(*(cells[name] for name in cells if name != BANANA), strict=True)
+    ]
+    pairs = list(zip(cells[BANANA], others, strict=True))
+    gaps = [own["ratio"] / other["ratio"] for own, other in pairs]
+    surely = all(own["ratio_interval"][1] < other["ratio_interval"][0] for own, other in pairs)
     note = "Largest ratio of the banana's margin to the deepest of the other two, over M = 4, 8, 16; margins: " + (
         "; ".join(f"{name} {several(row)}" for name, row in margins.items())
     )
-    return Finding(verdict_of(max(gaps) < 1.0, min(gaps) < 1.0), max(gaps), None, note + ".")
+    return Finding(verdict_of(surely, max(gaps) < 1.0), max(gaps), None, note + ".")
 
 
 def _one_bank(data: Data) -> Finding:
     largest = max(_budgets(data))
     rows = {row["arm"]: row["median"] for row in data["rows"][BANANA] if row["m"] == largest}
     share = data["bank_offset"] / rows[FINETUNED]
+    banks = f"c of {BANANA_BANK:,} draws minus c of {BANANA_TRAINING_BANK:,}: {data['bank_offset']:.2e}"
     note = (
-        f"c of 20,000 draws minus c of 4,000: {data['bank_offset']:.2e}, added to every score when the kernel mean is "
-        f"that of the 4,000; {share:.2g} times the finetuned score at M = {largest} ({rows[FINETUNED]:.1e}) and "
-        f"{data['bank_offset'] / rows[FLOOR]:.0%} of the floor. All our scores on the banana use one bank."
+        f"{banks}, added to every score when the kernel mean is that of the fewer; {share:.2g} times the finetuned "
+        f"score at M = {largest} ({rows[FINETUNED]:.1e}) and {data['bank_offset'] / rows[FLOOR]:.0%} of the floor. All "
+        "our scores on the banana use one bank, and so does our `quadrature`."
     )
     return Finding(verdict_of(share < 0.05, share < 1.0), data["bank_offset"], None, note)
 

@@ -30,10 +30,10 @@ PANELS = {
 }
 MAIN = (SMOOTH, MODES, EIGHT)
 ARMS = (FLOOR, REWEIGHT, SVGD, SVGD_REWEIGHTED, FINETUNED, UNIVERSAL, DESCENT)
-JUST_UNDER, SETTLED = 0.8, 0.9
+JUST_UNDER, SETTLED, CLEAR = 0.8, 0.9, 0.9
 TUNING = (
     "Tuned per M over 60 settings on 16 other sets, by the discrepancy itself; plain steps; 64 sets. Ours: 150 steps "
-    "of Adam from the same draws, untuned."
+    "of Adam from the same draws, untuned. Kernel means exact."
 )
 
 
@@ -105,6 +105,19 @@ def _widens(data: Data) -> Finding:
     return Finding(verdict_of(not rising, growth < 1.0), growth, None, note)
 
 
+def _clear_win(data: Data) -> Finding:
+    rows = [row for row in data["rows"][EIGHT] if row["arm"] == FINETUNED]
+    worst = max(rows, key=lambda row: row["over_svgd"])
+    note = (
+        f"Quadrature over the tuned sampler, worst at M = {worst['m']}; clear means {CLEAR:g} at every M. By M: "
+        f"{_each(data, FINETUNED, (EIGHT,))}; universal map {_each(data, UNIVERSAL, (EIGHT,))}; descent "
+        f"{_each(data, DESCENT, (EIGHT,))}; the sampler's cloud reweighted "
+        f"{_each(data, SVGD_REWEIGHTED, (EIGHT,))}."
+    )
+    clear, won = (all(row["over_svgd_interval"][1] < bound for row in rows) for bound in (CLEAR, 1.0))
+    return Finding(verdict_of(clear, won), worst["over_svgd"], tuple(worst["over_svgd_interval"]), note)
+
+
 def _passes(data: Data, names: tuple[str, ...]) -> Finding:
     last = [row_of(data["rows"][name], REWEIGHT, _budgets(data)[-1]) for name in names]
     worst = max(last, key=lambda row: row["over_svgd"])
@@ -116,7 +129,8 @@ def _passes(data: Data, names: tuple[str, ...]) -> Finding:
     note = (
         f"Reweighted draws over the tuned sampler at M = {worst['m']}"
         + (", the less favourable of the two" if len(names) > 1 else "")
-        + f". It passes: {starts}. By M: {_each(data, REWEIGHT, names)}."
+        + f". It passes: {starts}. By M: {_each(data, REWEIGHT, names)}. Beside it the universal map, as score-free: "
+        f"{_each(data, UNIVERSAL, names)}."
     )
     verdict = verdict_of(worst["over_svgd_interval"][1] < 1.0, worst["over_svgd"] < 1.0)
     return Finding(verdict, worst["over_svgd"], tuple(worst["over_svgd_interval"]), note)
@@ -195,6 +209,13 @@ EXPERIMENT = Experiment(
             PLACE,
             "that ratio at the largest M over that at the smallest",
             _widens,
+        ),
+        Claim(
+            "svgd-clear-win-in-eight-dimensions",
+            "In eight dimensions, whitened, the quadrature is a clear win over the tuned sampler.",
+            PLACE,
+            "largest ratio of medians, quadrature over sampler, in eight dimensions",
+            _clear_win,
         ),
         Claim(
             "svgd-reweighting-passes",

@@ -16,6 +16,7 @@ from amsip.paper.frontier import (
     contraction,
     frontier,
 )
+from amsip.paper.judge import verdict_of
 from amsip.paper.parts import kept
 from amsip.paper.style import DESCENT, FINETUNED, FLOOR, STAR, WARM, shared_legend
 from amsip.paper.tomography import latents, listed
@@ -142,8 +143,9 @@ def _toward_floor(data: Data) -> Finding:
         for seeds in (EXACT_SEEDS, DATASET_SEEDS)
     }
     falls = [_change(_part(data, name, DATASET_SEEDS)) for name in (GAUSSIAN, TABLE)]
-    literal = min(above[DATASET_SEEDS]) > 1.0 and max(falls) < 1.0
-    verdict = Verdict.CONDITION if literal else Verdict.FAILS
+    exact = [_change(_part(data, name, EXACT_SEEDS)) for name in (GAUSSIAN, TABLE)]
+    literal = min(above[EXACT_SEEDS]) > 1.0 and max(exact) < 1.0
+    verdict = verdict_of(literal, min(above[DATASET_SEEDS]) > 1.0 and max(falls) < 1.0)
     note = (
         f"Emission / floor with exact seeds, Gaussian and tomography: {listed(above[EXACT_SEEDS])}, already below, so "
         f"nothing can descend toward it. With seeds of a dataset of {DATASET} simulations: "
@@ -158,14 +160,17 @@ def _settles(data: Data) -> Finding:
         / _part(data, name, seeds)["floor"]
         for name, seeds, _ in PANELS
     }
-    worst = max(value for (name, _), value in ends.items() if name != PLAIN)
+    worst = {chosen: max(ends[name, chosen] for name in (GAUSSIAN, TABLE)) for chosen in (EXACT_SEEDS, DATASET_SEEDS)}
+    steady = [_part(data, name, EXACT_SEEDS) for name in (GAUSSIAN, TABLE)]
     note = (
         f"Last step / floor with exact seeds: Gaussian {ends[GAUSSIAN, EXACT_SEEDS]:.3g}, tomography "
         f"{ends[TABLE, EXACT_SEEDS]:.3g} (table), {ends[PLAIN, EXACT_SEEDS]:.3g} (plain median); with seeds of a "
         f"dataset {ends[GAUSSIAN, DATASET_SEEDS]:.3g}, {ends[TABLE, DATASET_SEEDS]:.3g}, "
-        f"{ends[PLAIN, DATASET_SEEDS]:.3g}."
+        f"{ends[PLAIN, DATASET_SEEDS]:.3g}. Our monotone descent with exact seeds "
+        f"{listed(part['descent'][1] / part['floor'] for part in steady)}."
     )
-    return Finding(Verdict.HOLDS if worst <= 1.0 else Verdict.FAILS, ends[TABLE, EXACT_SEEDS], None, note)
+    verdict = verdict_of(max(worst.values()) <= 1.0, worst[EXACT_SEEDS] <= 1.0)
+    return Finding(verdict, ends[TABLE, EXACT_SEEDS], None, note)
 
 
 def _cold_pays(data: Data) -> Finding:
@@ -187,13 +192,14 @@ def _cold_pays(data: Data) -> Finding:
 
 def _contracts(data: Data) -> Finding:
     worst = max(max(values) for values in data["kept"].values())
+    changes = {name: _change(_part(data, name, EXACT_SEEDS)) for name in (GAUSSIAN, TABLE)}
     note = (
         f"Share of the distance to the mean kept by a lone point, bandwidth times {listed(FACTORS)}: Gaussian "
         f"{listed(data['kept'][GAUSSIAN])}; tomography {listed(data['kept'][TABLE])}. It contracts just as well at the "
-        f"table's bandwidth, where the refinement of the tomography ends at "
-        f"{_change(_part(data, TABLE, EXACT_SEEDS)):.2f} of its emission: contraction is not the mechanism of descent."
+        f"table's bandwidth, where the refinement of the tomography ends at {changes[TABLE]:.2f} of its emission, as "
+        f"for the Gaussian, where it ends at {changes[GAUSSIAN]:.2f}: a map can contract without descending."
     )
-    return Finding(Verdict.HOLDS if worst < 1.0 else Verdict.FAILS, worst, None, note)
+    return Finding(verdict_of(worst < 1.0 and max(changes.values()) < 1.0, worst < 1.0), worst, None, note)
 
 
 def _score_suffices(data: Data) -> Finding:
@@ -211,7 +217,7 @@ def _score_suffices(data: Data) -> Finding:
     return Finding(Verdict.HOLDS if all(good) else partly, max(gaps.values()), None, note)
 
 
-PLACE = "section 7.6, fig:finetune-frontier"
+PLACE = "section 7.7, fig:finetune-frontier"
 
 EXPERIMENT = Experiment(
     label="finetune-frontier",
@@ -258,15 +264,15 @@ EXPERIMENT = Experiment(
         ),
         Claim(
             "frontier-contraction",
-            "The smoothed mean shift of a point pulls toward the mean of the reference at every bandwidth.",
-            "section 6.1",
+            "The refinement descends because the smoothed mean shift pulls toward the mean at every bandwidth.",
+            "section 5.1",
             "largest share of a point's distance to the mean that is left after a step",
             _contracts,
         ),
         Claim(
             "frontier-score-estimate",
             "The multi-point score estimate refines as the exact kernel mean does.",
-            "section 6.1, equation (8)",
+            "section 5.1, equation (8)",
             "ratio of the medians after 60 steps, the largest of three references",
             _score_suffices,
         ),

@@ -149,7 +149,9 @@ def reads_the_observation(data: Data) -> Finding:
         losses.append(statistics.median(b / a for a, b in zip(own, other, strict=True)))
     note = (
         f"Median discrepancy of a pass shown another observation's image, over that with its own, by M: "
-        f"{_fine(losses)}; 1 would mean that seeds and whitening carry all the conditioning."
+        f"{_fine(losses)}; 1 would mean that seeds and whitening carry all the conditioning. The universal map, "
+        f"which is shown no image at all, is at {several(ratios(data, UNIVERSAL))} of the floor, this one at "
+        f"{several(ratios(data, WARM))}."
     )
     return Finding(verdict_of(min(losses) > AGREE, max(losses) > 1.0 + SAME / 5.0), max(losses), None, note)
 

@@ -67,15 +67,18 @@ def verdict_of(holds: bool, condition: bool = False) -> Verdict:
 
 
 def ratio_of(rows: Sequence[Data], above: str, below: str, m: int) -> float:
-    """The ratio of two arms' medians at a budget, of rows that are all of one target.
+    """The ratio of two arms at a budget, of rows that are all of one target.
+
+    Each is taken relative to the floor on its own sets: an arm that iterates may have been scored on the first few
+    of the sets alone, and medians over different sets do not compare.
 
     Example:
-        >>> rows = [{"arm": "warm", "m": 4, "median": 0.4}, {"arm": "floor", "m": 4, "median": 0.8}]
-        >>> ratio_of(rows, "warm", "floor", 4)
+        >>> rows = [{"arm": "warm", "m": 4, "ratio": 0.25}, {"arm": "finetuned", "m": 4, "ratio": 0.5}]
+        >>> ratio_of(rows, "warm", "finetuned", 4)
         0.5
     """
-    medians = {(row["arm"], row["m"]): row["median"] for row in rows}
-    return float(medians[above, m] / medians[below, m])
+    ratios = {(row["arm"], row["m"]): row["ratio"] for row in rows}
+    return float(ratios[above, m] / ratios[below, m])
 
 
 def several(values: Sequence[float]) -> str:

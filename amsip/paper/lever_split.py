@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from amsip.defaults import universal_map
 from amsip.paper import arms
-from amsip.paper.arms import FINETUNED, FLOOR, REWEIGHT, WARM
+from amsip.paper.arms import CHUNK, FINETUNED, FLOOR, REWEIGHT, WARM
 from amsip.paper.base import Claim, Data, Experiment, Finding, Run
 from amsip.paper.judge import ratio_of, several, verdict_of
 from amsip.paper.parts import kept
 from amsip.paper.style import arm_curve, budget_axes, shared_legend
-from amsip.paper.toy_cells import BANANA, budgets_of, node_map_of, paper_toy, sets_of, target, toy_rows
+from amsip.paper.toy_cells import BANANA, POOL, budgets_of, node_map_of, paper_toy, sets_of, target, toy_rows
 from amsip.problems.toys import EVALUATION_SEED
+from amsip.quadrature import emit
 from amsip.references.samples import Samples
 from amsip.weights import optimal_weights
 
@@ -24,6 +26,7 @@ TARGETS = {BANANA: "banana", "mixture-10": "mixture, d = 10"}
 ARMS = (FLOOR, REWEIGHT, WARM, FINETUNED)
 ROUNDING, NULL, HALFWAY = 1e-9, 1e-6, 0.5
 BANKS = (16, 64, 256, 1024, 4096, 16384)
+LARGEST_DEFAULT = 4096
 BANK_TARGET, BANK_M, BANK_SEED = "gaussian-2", 16, EVALUATION_SEED - 7
 
 
@@ -127,13 +130,17 @@ def _banks(run: Run) -> list[Data]:
         )
         scores = arms.scores_of(seeds, weights, exact)
         interval = list(arms.ratio_interval(scores, floor))
-        rows.append({"bank": size, "ratio": arms.middle(scores) / arms.middle(floor), "ratio_interval": interval})
+        row = {"bank": size, "ratio": arms.middle(scores) / arms.middle(floor), "ratio_interval": interval}
+        if size <= LARGEST_DEFAULT:
+            rule = emit(Samples(draws[:CHUNK]), seeds[:CHUNK], toy.kernel, universal_map)
+            row["default"] = arms.middle(arms.scores_of(rule.nodes, rule.weights, exact)) / arms.middle(floor[:CHUNK])
+        rows.append(row)
     return rows
 
 
 def _never_worse(data: Data) -> Finding:
     worst = max(data["excess"].values())
-    note = "Largest excess over the floor of any single set, at any M, on either target; the solve is exact in float64."
+    note = f"Largest excess over the floor of any single set, at any M, on either target. {POOL}"
     return Finding(verdict_of(worst <= ROUNDING), worst, None, note)
 
 
@@ -166,25 +173,28 @@ def _moving_larger(data: Data) -> Finding:
         "Share of the total descent (floor to one pass) that moving gives: least over the cells; "
         f"more than half in {sum(share > 0.5 for share in shares)} of {len(shares)}."
     )
-    return Finding(verdict_of(min(shares) > 0.5, max(shares) > 0.5), min(shares), None, note)
+    mostly = 2 * sum(share > 0.5 for share in shares) >= len(shares)
+    return Finding(verdict_of(min(shares) > 0.5, mostly), min(shares), None, note)
 
 
 def _literal(data: Data) -> Finding:
     banks = {row["bank"]: row["ratio"] for row in data["banks"]}
     shown = "; ".join(f"L = {bank}: {ratio:.2g}" for bank, ratio in banks.items())
+    ours = "; ".join(f"L = {row['bank']}: {row['default']:.2g}" for row in data["banks"] if "default" in row)
     written, run = (several([row[name] for row in data["literal"]]) for name in ("literal", "run"))
     note = (
         "Largest |M w - 1| when mu comes from unmoved seeds themselves: equal weights solve the equations, and "
         "the lever is null. One pass so weighted, scored exactly (Gaussian d = 2), over the floor by M: "
         f"{written}; with the exact mean, as all results have it: {run}. Seeds reweighted against L other draws, "
-        f"M = {BANK_M}: {shown}. Our `quadrature` reads every draw it is given, and the guard keeps the best candidate."
+        f"M = {BANK_M}: {shown}. Our universal map and guard, reading such draws at the same kernel: "
+        f"{ours}."
     )
     gains = all(row["literal"] < HALFWAY * row["run"] + (1.0 - HALFWAY) for row in data["literal"])
     null = data["own_seeds"] < NULL
     return Finding(verdict_of(not null and gains, not null or gains), data["own_seeds"], None, note)
 
 
-PLACE = "section 4.5, fig:lever-split"
+PLACE = "section 4.4, fig:lever-split"
 EXPERIMENT = Experiment(
     label="lever-split",
     title="Reweighting against moving, on the banana and the mixture",

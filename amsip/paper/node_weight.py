@@ -27,6 +27,8 @@ SETS, QUICK_SETS = 128, 8
 MIXTURE_BOX = (-4.0, 17.5, -6.0, 6.0)
 GRID = 90
 Z95 = 1.96
+# a node is weighted down below half of the equal weight; few such nodes on the ridge are a quarter of them
+DOWN, FEW, RELATED = 0.5, 0.25, 0.3
 
 
 def compute(run: Run) -> Data:
@@ -34,7 +36,7 @@ def compute(run: Run) -> Data:
     data: Data = {"m": QUICK_M if run.quick else M, "banana_grid": banana_grid(), "mixture_grid": _mixture_grid()}
     for name in (BANANA, MIXTURE):
         node_map = node_map_of(run, name, WARM)
-        stamp = {"map": toy_digest(run, name), "sets": QUICK_SETS if run.quick else SETS}
+        stamp = {"map": toy_digest(run, name), "sets": QUICK_SETS if run.quick else SETS, "down": DOWN}
         data[name] = kept(run, f"{name}-node-weights", stamp, partial(_emissions, run, name, node_map))
     return data
 
@@ -90,12 +92,25 @@ def _emissions(run: Run, name: str, node_map: arms.NodeMap | None) -> Data:
     nodes, weights = found["nodes"], found["weights"]
     data: Data = {"nodes": nodes[0, :, :2], "weights": weights[0], "least": weights.min()}
     if name == BANANA:
-        return data | {"rank": _spread(rank_correlation(weights, banana_log_density(nodes)))}
+        heights = banana_log_density(nodes)
+        return data | {"rank": _spread(rank_correlation(weights, heights)), "ridge": _on_the_ridge(weights, heights)}
     tight = nodes[..., 0] < SEPARATION / 2.0
     in_tight = (weights * tight).sum(-1) / tight.sum(-1)
     in_wide = (weights * ~tight).sum(-1) / (~tight).sum(-1)
     shares = {"tight_share": _spread((weights * tight).sum(-1)), "favour": _spread(in_tight / in_wide)}
     return data | shares | {"negative": (weights < 0).double().mean()}
+
+
+def _on_the_ridge(weights: Float[Tensor, "r m"], heights: Float[Tensor, "r m"]) -> Data:
+    """Which nodes are up- and down-weighted: those on the ridge, the denser half of a set's nodes, and the others."""
+    scaled, dense = weights.shape[-1] * weights, heights >= heights.median(-1, keepdim=True).values
+    down = scaled < DOWN
+    return {
+        "up_on_it": (scaled[dense] > 1.0).double().mean(),
+        "up_off_it": (scaled[~dense] > 1.0).double().mean(),
+        "down": down.double().mean(),
+        "down_on_it": dense[down].double().mean(),
+    }
 
 
 def _spread(values: Float[Tensor, "r"]) -> Data:
@@ -119,7 +134,14 @@ def _ridge(data: Data) -> Finding:
     found = data[BANANA]["rank"]
     low, high = _interval(found)
     note = f"Mean rank correlation of weight with density over {found['sets']} sets of {data['m']} nodes."
-    return Finding(verdict_of(low > 0.3, low > 0.0), found["mean"], (low, high), note)
+    ridge = data[BANANA]["ridge"]
+    note += (
+        f" On the ridge, the denser half of a set's nodes, {ridge['up_on_it']:.0%} are above the equal weight, off it "
+        f"{ridge['up_off_it']:.0%}. Of the {ridge['down']:.0%} of nodes below half of the equal weight "
+        f"{ridge['down_on_it']:.0%} are on the ridge: crowded there, and not in a tail."
+    )
+    sorted_out = low > RELATED and ridge["down_on_it"] < FEW
+    return Finding(verdict_of(sorted_out, low > 0.0), found["mean"], (low, high), note)
 
 
 def _tighter(data: Data) -> Finding:
@@ -145,7 +167,7 @@ EXPERIMENT = Experiment(
             "nodes-ridge-up-tails-down",
             "Nodes on the ridge are weighted up, nodes in the tails down.",
             PLACE,
-            "rank correlation of weight and density on the banana",
+            "rank correlation of weight and density on the banana; where nodes below half the equal weight are",
             _ridge,
         ),
         Claim(

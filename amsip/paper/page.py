@@ -9,7 +9,7 @@ from amsip.paper.results import claim_rows, count_by_verdict
 
 OPENING = """# The paper's experiments, reproduced
 
-Every figure and table of the paper's sections 7 and 8, computed by this package: `amsip reproduce` lists them,
+Every figure and table of the paper, computed by this package: `amsip reproduce` lists them,
 `amsip reproduce LABEL` runs one and `amsip reproduce --all` all of them, going on where it stopped. This page is made
 from the files in `docs/paper` by `amsip claims --pages docs`; no number in it is typed by hand.
 

@@ -229,7 +229,7 @@ def _not_height(data: Data) -> Finding:
     return Finding(verdict_of(most < 1.0 and most / least > 1.05), most, (least, most), note)
 
 
-PLACE = "section 2, fig:ped-kernel-mean"
+PLACE = "section 3.1, fig:ped-kernel-mean"
 EXPERIMENT = Experiment(
     label="ped-kernel-mean",
     title="The error of a rule is the size of the gap between two kernel means",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FLOOR, REWEIGHT, WARM, FINETUNED = "#3a7ca5", "#5a8a94", "#ff7f0e", "#7f7f7f"
-UNIVERSAL, DEFAULT, DESCENT, SVGD, SVGD_REWEIGHTED = "#7b4fa3", "#2f9e6e", "#a63603", "#c44e6c", "#e39ab0"
+UNIVERSAL, DEFAULT, DESCENT, SVGD, SVGD_REWEIGHTED = "#b5177e", "#2f9e6e", "#a63603", "#1f77b4", "#9467bd"
 STAR, INK, SOFT = "#d4a017", "#222222", "#b9c4cc"
 DENSITY = ("#ffffff", "#eef3f6", "#d9e4ea", "#bccfd9", "#9ab5c4", "#7899ad")
 COLUMN = 3.3
@@ -44,6 +44,7 @@ SETTINGS: Mapping[str, Any] = {
     "ytick.color": "#444444",
     "legend.fontsize": 7.5,
     "legend.frameon": False,
+    "legend.handlelength": 2.6,
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
     "hatch.linewidth": 0.5,

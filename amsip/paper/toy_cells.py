@@ -25,6 +25,12 @@ QUICK_BUDGETS = (4, 16)
 FEW_SETS, DEAR_DIM = 64, 16
 DEAR = (arms.FINETUNED, arms.UNIVERSAL, arms.DESCENT)
 MEDIAN = "-median"
+# what every margin of the toys is relative to
+MEANS = f"Kernel means exact (banana: one bank of {BANANA_BANK:,} draws for mean, self-affinity and score)."
+POOL = (
+    f"{MEANS} {SETS} seed sets, {FEW_SETS} for the dear arms of the banana and beyond d = {DEAR_DIM}; one training, "
+    "seed 0 as in the table."
+)
 BANANA, QUICK_BANANA, QUICK_BANK = "banana", "banana-quick", 1000
 
 

@@ -55,7 +55,10 @@ def draw(data: Data, figure: "Figure") -> None:
         axes.set_xlim(-1, 4)
     for axes in panels[:: min(4, len(names))]:
         axes.set_ylabel("share of weights, %")
-    figure.supxlabel("weight relative to the equal one, $M w_j$  (orange: moved; teal: reweighted only)", fontsize=8.5)
+    figure.supxlabel(
+        "weight relative to the equal one, $M w_j$  (orange: moved; teal: reweighted only; outermost bins: all beyond)",
+        fontsize=8.5,
+    )
 
 
 def headline(data: Data) -> str:

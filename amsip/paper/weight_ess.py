@@ -1,14 +1,19 @@
 """fig:weight-ess: the effective sample size of the weights, with the nodes moved and without."""
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
-from amsip.paper.arms import REWEIGHT, WARM
+from amsip.paper import arms
+from amsip.paper.arms import FLOOR, REWEIGHT, UNIVERSAL, WARM
 from amsip.paper.base import Claim, Data, Experiment, Finding, Run
 from amsip.paper.judge import several, verdict_of
+from amsip.paper.parts import kept
 from amsip.paper.style import REWEIGHT as TEAL
 from amsip.paper.style import WARM as ORANGE
-from amsip.paper.toy_weights import TARGETS, of, toys_in, weight_rows
+from amsip.paper.toy_cells import FEW_SETS, MEANS, QUICK_SETS, target
+from amsip.paper.toy_weights import LARGEST, QUICK_LARGEST, TARGETS, fresh_seeds, of, toys_in, weight_rows
+from amsip.pretrained import load_card
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +26,19 @@ NEAR_COUNT, DEGENERATE, LEAST_SCORE = 0.8, 0.1, 0.5
 
 def compute(run: Run) -> Data:
     """The rows of every target."""
-    return {"rows": [{k: v for k, v in row.items() if k != "histogram"} for row in weight_rows(run)]}
+    rows = [{k: v for k, v in row.items() if k != "histogram"} for row in weight_rows(run)]
+    stamp = {"sets": FEW_SETS, "map": load_card("universal").sha256}
+    beside = {
+        name: kept(run, f"{name}-weights-beside", stamp, partial(_beside, run, name))
+        for name in toys_in(rows)
+        if name in HEALTHY
+    }
+    return {"rows": rows, "beside": beside}
 
 
 def draw(data: Data, figure: "Figure") -> None:
     """Bars at the largest budget, and the two arms against M where reweighting collapses."""
-    figure.set_size_inches(7.6, 3.0)
+    figure.set_size_inches(8.4, 3.1)
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
     rows, names = data["rows"], toys_in(data["rows"])
     for shift, arm, colour, label in ((-0.2, REWEIGHT, TEAL, "reweight only"), (0.2, WARM, ORANGE, "moved, deployed")):
@@ -35,7 +47,7 @@ def draw(data: Data, figure: "Figure") -> None:
         places = [place + shift for place in range(len(names))]
         ess = [row["ess"] for row in last]
         left.bar(places, ess, 0.38, color=colour, label=label, yerr=spread, error_kw={"linewidth": 0.8})
-    left.set_xticks(range(len(names)), [TARGETS[name].replace(" ", "\n") for name in names], fontsize=7)
+    left.set_xticks(range(len(names)), [TARGETS[name].replace(" ", "\n") for name in names], fontsize=6.5)
     left.axhline(1.0, color="#999999", linestyle=":", linewidth=0.9)
     left.set_ylim(0, 1.3)
     left.set_ylabel("effective sample size / M")
@@ -51,6 +63,7 @@ def draw(data: Data, figure: "Figure") -> None:
     right.set_xticks(budgets, [str(m) for m in budgets])
     right.set_ylim(0, 1.05)
     right.set_xlabel("number of nodes M")
+    right.set_ylabel("effective sample size / M")
     right.set_title("(b) the three hard ones")
     right.legend(loc="lower left", title="orange moved, teal not", title_fontsize=7)
 
@@ -63,16 +76,27 @@ def headline(data: Data) -> str:
     return f"Effective sample size over M of the deployed rule at the largest M: {shown}."
 
 
+def _beside(run: Run, name: str) -> Data:
+    """The universal map at the largest budget, on the first of the same seeds."""
+    toy, embedding = target(run, name)
+    seeds = fresh_seeds(toy, QUICK_LARGEST if run.quick else LARGEST, QUICK_SETS if run.quick else FEW_SETS)
+    found = arms.compare(seeds, embedding, {FLOOR: None, UNIVERSAL: arms.BESIDE[UNIVERSAL]})
+    return arms.summary(UNIVERSAL, found[UNIVERSAL], found[FLOOR]["scores"])
+
+
 def _last(data: Data, names: tuple[str, ...], arm: str) -> list[Data]:
     return [of(data["rows"], name, arm)[-1] for name in names if name in toys_in(data["rows"])]
 
 
 def _healthy(data: Data) -> Finding:
     rows = _last(data, HEALTHY, WARM)
+    beside = [data["beside"][row["toy"]] for row in rows]
     worst = min(rows, key=lambda row: row["ess"])
     note = (
         f"Least over {len(rows)} targets at the largest M ({TARGETS[worst['toy']]}), near meaning {NEAR_COUNT:g}; "
-        f"interval: quartiles over sets. All: {several([row['ess'] for row in rows])}."
+        f"interval: quartiles over sets. All: {several([row['ess'] for row in rows])}; scores over the floor "
+        f"{several([row['ratio'] for row in rows])}. The universal map, first {FEW_SETS} of the sets: "
+        f"{several([row['ess'] for row in beside])}; scores {several([row['ratio'] for row in beside])}."
     )
     high_enough = worst["ess"] >= NEAR_COUNT
     return Finding(
@@ -86,7 +110,7 @@ def _moderate(data: Data) -> Finding:
     note = (
         "At the largest M: "
         + ", ".join(f"{TARGETS[r['toy']]} {r['ess']:.2f} (score {r['ratio']:.2g} of the floor)" for r in rows)
-        + f"; degenerate would be under {DEGENERATE:g}."
+        + f"; degenerate would be under {DEGENERATE:g}. {MEANS}"
     )
     holds = all(DEGENERATE < row["ess"] < 0.9 and row["ratio_interval"][1] < 1.0 for row in rows)
     return Finding(verdict_of(holds, worst["ess"] > DEGENERATE), worst["ess"], tuple(worst["ess_quartiles"]), note)
@@ -101,7 +125,8 @@ def _repair(data: Data) -> Finding:
     note = "At the largest M, from reweighted to moved: " + "; ".join(
         f"{TARGETS[before['toy']]} {before['ess']:.2g} to {after['ess']:.2g}" for before, after in pairs
     )
-    return Finding(verdict_of(min(gains) > 2.0, min(gains) > 1.0), min(gains), None, note + ".")
+    healthy = all(after["ess"] > DEGENERATE for _, after in pairs)
+    return Finding(verdict_of(min(gains) > 2.0 and healthy, min(gains) > 1.0), min(gains), None, note + ".")
 
 
 def _tightens(data: Data) -> Finding:
