@@ -42,13 +42,13 @@ def page(result: dict) -> str:
     said = "\n".join(f"- {line}" for line in (*_troubles(result), *sentences(ratios)))
     tables = [f"## {toy}\n\n" + markdown(*_toy_table(toy, result["arms"], ratios)) for toy in toys_of(result)]
     optima = {(c["toy"], c["m"]): c["median"] for c in result["cells"] if c["arm"] == OPTIMUM and "median" in c}
+    asked = bars.section(bars.over_optimum(result["cells"]))
     sections = (
-        bars.section(bars.over_optimum(result["cells"])),
         fits(result.get("maps", [])),
         repeats.paragraph(result.get("studies", {}).get("repeats", [])),
         endings.section(result.get("studies", {}).get("endings", []), optima),
     )
-    return "\n\n".join([opening, said, *tables, *filter(None, sections), origin(result)]) + "\n"
+    return "\n\n".join([opening, said, *filter(None, [asked]), *tables, *filter(None, sections), origin(result)]) + "\n"
 
 
 def toys_of(result: dict) -> list[str]:
