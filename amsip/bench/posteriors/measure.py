@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from amsip._disk import sha256, write_atomically
+from amsip.bench.base import commit
 from amsip.bench.posteriors.arms import DEFAULT, PLAIN, REWEIGHTED, Arm, Outcome, all_arms
 from amsip.bench.posteriors.data import DEVELOPMENT, DIMENSIONS, TASKS
 from amsip.bench.posteriors.stated import stated_errors
@@ -109,6 +110,7 @@ def measure_job(plan: Plan, folder: Path, job: Job) -> None:
             if arm.missing() or not arm.sized(m, dim) or (arm.method not in plan.again and _finished(path, stamp)):
                 continue
             cell = {"task": task, "observation": observation, "m": m, "method": arm.method, "kernel": arm.kernel}
+            cell["commit"] = commit()
             body = _cell(arm, task, observation, m, plan.sets)
             write_atomically(path, json.dumps({**cell, "stamp": stamp, **body}).encode())
 
@@ -129,15 +131,16 @@ def _cell(arm: Arm, task: str, observation: int, m: int, sets: int) -> dict[str,
     try:
         outcome = _outcome(arm, split, m, sets, rng_seed)
         settings = {name: {"pool": asdict(s.pool)} for name, s in _scores(split, outcome).items()}
+        stated = {"stated": _stated(split, outcome)} if arm.method == DEFAULT else {}
         if arm.method in HALVED and m == HALVED_NODES:
             half = split_posterior(task, observation, halved=True)
-            for name, score in _scores(half, _outcome(arm, half, m, sets, rng_seed)).items():
+            from_half = _outcome(arm, half, m, sets, rng_seed)
+            for name, score in _scores(half, from_half).items():
                 settings[name]["held_out"] = asdict(score)["held_out"]
+            if stated:
+                stated["stated held-out"] = _stated(half, from_half)
     except (RuntimeError, ArithmeticError, ValueError) as error:
         return {"failed": f"{type(error).__name__}: {error}"}
-    stated = (
-        {"stated": stated_errors(split, outcome.nodes, outcome.weights["optimal"])} if arm.method == DEFAULT else {}
-    )
     return {"ms": outcome.ms, "settings": settings, **stated}
 
 
@@ -148,6 +151,10 @@ def _outcome(arm: Arm, split: Split, m: int, sets: int, rng_seed: int) -> Outcom
 
 def _scores(split: Split, outcome: Outcome) -> dict[str, Score]:
     return {name: score_rules(split, outcome.nodes, weights) for name, weights in outcome.weights.items()}
+
+
+def _stated(split: Split, outcome: Outcome) -> dict[str, dict[str, float]]:
+    return stated_errors(split, outcome.nodes, outcome.weights["optimal"])
 
 
 def _finished(path: Path, stamp: dict[str, object]) -> bool:

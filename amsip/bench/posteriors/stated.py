@@ -15,7 +15,9 @@ def stated_errors(
     """Per family: how often the true error is within the stated one and within twice it, and the draws it is worth.
 
     The truth is the average over the pool, so that the stated error is the one against the reference in hand; the
-    draws count the noise of the pool as well, in what is stated and in what is true.
+    draws count the noise of the pool as well, in what is stated and in what is true. Where the split holds out draws,
+    the truth is the average over those instead: the stated error is then the whole standard error, to which the noise
+    of the held-out average is added, for it is part of the difference.
 
     Arguments:
         split: The posterior.
@@ -23,15 +25,18 @@ def stated_errors(
         weights: Their weights.
     """
     reference = Samples(split.pool)
-    embedding = reference.embed(default_kernel(reference))
-    found = estimate(nodes, weights, split.integrands(nodes), embedding)
-    truth, variance, n = split.truth["pool"], split.variance["pool"], split.pool.shape[-2]
-    error = (found.value - truth).abs()
+    found = estimate(nodes, weights, split.integrands(nodes), reference.embed(default_kernel(reference)))
     assert found.quadrature_error is not None
     assert found.equivalent_draws is not None
-    within = {bound: (error <= bound * found.quadrature_error).to(error) for bound in (1, 2)}
-    true_draws = 1.0 / (error.square().mean(0) / variance + 1.0 / n)
-    ratio = found.equivalent_draws / true_draws
+    unseen = len(split.held_out)
+    truth = "held-out" if unseen else "pool"
+    bound = (
+        (found.standard_error.square() + split.variance[truth] / unseen).sqrt() if unseen else found.quadrature_error
+    )
+    error = (found.value - split.truth[truth]).abs()
+    within = {times: (error <= times * bound).to(error) for times in (1, 2)}
+    mean_square = (found.value - split.truth["pool"]).square().mean(0)
+    ratio = found.equivalent_draws * (mean_square / split.variance["pool"] + 1.0 / len(split.pool))
     return {
         family: {
             "within 1": within[1][:, columns].mean().item(),

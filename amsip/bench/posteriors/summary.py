@@ -13,6 +13,7 @@ from amsip.bench.posteriors.integrands import FAMILIES
 
 Interval = tuple[float, float, float]
 DIGITS = 4
+STATED = ("stated", "stated held-out")
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,13 @@ def read_cells(folder: Path, observations: Sequence[int]) -> list[dict]:
         cell = json.loads(path.read_text())
         if cell["observation"] not in observations:
             continue
-        known = {key: cell[key] for key in ("task", "observation", "m", "method")}
+        known = {key: cell[key] for key in ("task", "observation", "m", "method")} | {"commit": cell.get("commit")}
         if "failed" in cell:
             rows.append({**known, "setting": cell["kernel"], "failed": cell["failed"]})
             continue
         for weights, score in cell["settings"].items():
             row = {**known, "setting": setting_name(cell["kernel"], weights), "ms": _rounded(cell["ms"])}
-            rows.append(
-                {**row, **_rounded(score), **({"stated": _rounded(cell["stated"])} if "stated" in cell else {})}
-            )
+            rows.append({**row, **_rounded(score), **{key: _rounded(cell[key]) for key in STATED if key in cell}})
     return rows
 
 
