@@ -19,7 +19,7 @@ from amsip.references.samples import Samples
 
 SETS, QUICK_SETS = 8, 2
 QUICK_BUDGETS = (4, 16)
-# Newton's model sums a 32 x 32 Hessian over twenty thousand atoms for every node; twice the steps without it are cheaper
+# Newton's model sums a Hessian over twenty thousand atoms for every node; twice the steps without it cost a tenth
 BESIDE: Mapping[str, NodeMap] = {**arms.BESIDE, arms.DESCENT: Descent(steps=60, newton=False)}
 
 
