@@ -125,7 +125,7 @@ def test_the_narrow_family_knows_mixtures_and_the_usual_kernel_alone():
 
 
 def test_finished_networks_are_read_and_stale_ones_trained_anew(tmp_path):
-    job = Job("2 layers", 1, SMALL, tmp_path)
+    job = Job("2 layers", 1, replace(SMALL, dims=(2,)), tmp_path)
     first = measure(job)
     job.path.write_text(json.dumps(first | {"seconds": -1.0}))
     assert measure(job)["seconds"] == -1.0

@@ -8,6 +8,7 @@ from amsip.bench.base import markdown, origin, table
 from amsip.bench.networks.measure import LONG, STEPS
 from amsip.bench.networks.summary import GROUPS
 from amsip.bench.networks.variants import BASE, NONE, SHIPPED, TWIN
+from amsip.defaults import universal_descent
 
 AFTER = {"0": "one pass", **{str(step): f"the pass and {step} steps of descent" for step in STEPS if step}}
 HEADER = ("network", "parameters", "steps", "CPU s", "pass", *(f"+{step}" for step in STEPS))
@@ -32,11 +33,11 @@ down its own cosine; the shipped weights for {_shipped_steps(rows)}.** So this p
 little training; which would lead after all of it, only a long training of each would show.
 
 Scores are on {queries} posteriors of the training family that no training has seen (dimensions {_list(held["dims"])},
-M = {_list(held["nodes"])}; half mixtures, half pools of warped densities), each under the kernel most of the training
-used and under the package's default. A number in the columns +{", +".join(map(str, STEPS))} is the median of MMD² with
-optimal weights, after the pass and so many steps of descent, as a ratio to what {LONG} steps from the seeds alone
-reach; the quartiles stand in brackets. "pass" is the time of one pass as a ratio to the base's, "CPU s" that of the
-training."""
+M = {_list(held["nodes"])}; half mixtures, half pools of warped densities), each under the kernel of half the training
+batches and under the package's default. A number in the columns +{", +".join(map(str, STEPS))} is the median of MMD²
+with optimal weights, after the pass and so many steps of descent (the default takes {universal_descent.steps}), as a
+ratio to what {LONG} steps from the seeds alone reach; the quartiles stand in brackets. "pass" is the time of one pass
+as a ratio to that of the base, measured side by side on a shared machine; "CPU s" is that of the training."""
     groups = list(rows[0]["against"])
     where = [
         (row["name"], *(_interval(row["against"][group]["0"]) for group in groups)) for row in rows if _compared(row)
@@ -74,7 +75,8 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         if row["name"] == SHIPPED:
             lines.append(f"The same design trained to the end, as shipped, multiplies MMD² by {_each(row)}.")
         if row["name"] == NONE:
-            lines.append(f"Without a network, descent from the seeds has {_each(row)} times the base's MMD².")
+            steps = [f"{_interval(_of(row, str(step)))} at +{step}" for step in STEPS]
+            lines.append(f"Without a network MMD² is this many times the base's: {', '.join(steps)}.")
     return lines
 
 
