@@ -17,7 +17,6 @@ from amsip._disk import write_atomically
 from amsip.bench.base import record
 from amsip.bench.cache import cache_directory
 from amsip.bench.toys import fitted, page
-from amsip.bench.toys.arms import every_arm
 from amsip.bench.toys.measure import HELD_OUT, NODES, SETS, Plan, bench_toys, measure_plan
 from amsip.bench.toys.page import render as render
 from amsip.bench.toys.studies import study_parts
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         for name in plan.toys:
             fitted.fit_missing(bench_toys()[name], folder, _report)
     cells = measure_plan(plan, folder, _report)
-    arms = list(every_arm(folder))
+    arms = plan.arms(folder)
     body = {
         "toys": list(plan.toys),
         "nodes": list(plan.nodes),
