@@ -8,7 +8,7 @@ from amsip.paper import arms
 from amsip.paper.base import Claim, Data, Experiment, Finding, Run, Verdict
 from amsip.paper.judge import verdict_of
 from amsip.paper.parts import kept
-from amsip.paper.style import DEFAULT, FINETUNED, FLOOR, INK, UNIVERSAL, WARM, budget_axes, shared_legend
+from amsip.paper.style import DEFAULT, FINETUNED, FLOOR, INK, WARM, budget_axes, shared_legend
 from amsip.paper.tomography import listed
 from amsip.paper.tomography_integrals import (
     CONTROLS,
@@ -35,7 +35,7 @@ LOOKS = {
     PLUG_IN: (INK, ":", "", "plug-in of the mean"),
     arms.WARM: (WARM, "-", "o", "warm, table's bandwidth"),
     arms.FINETUNED: (FINETUNED, "-", "s", "finetuned, table's bandwidth"),
-    WARM_MEDIAN: (UNIVERSAL, "-", "o", "warm, plain median"),
+    WARM_MEDIAN: (WARM, ":", "o", "warm, plain median"),
     DEFAULT_ARM: (DEFAULT, "-", "D", "default kernel and map"),
 }
 

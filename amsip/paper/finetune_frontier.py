@@ -57,7 +57,7 @@ def draw(data: Data, figure: "Figure") -> None:
         _panel(axes, _part(data, name, seeds))
         axes.set_title(f"{title}\n$\\sigma$ = {_part(data, name, seeds)['bandwidth']:.3f}")
     for axes in panels[-1]:
-        axes.set_xlabel("score evaluations a query, thousands")
+        axes.set_xlabel("score evaluations, thousands")
     for axes in panels[:, 0]:
         axes.set_ylabel("squared discrepancy MMD²")
     shared_legend(figure, panels[0, 0], columns=3)
