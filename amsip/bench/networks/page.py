@@ -37,7 +37,8 @@ M = {_list(held["nodes"])}; half mixtures, half pools of warped densities), each
 batches and under the package's default. A number in the columns +{", +".join(map(str, STEPS))} is the median of MMD²
 with optimal weights, after the pass and so many steps of descent (the default takes {universal_descent.steps}), as a
 ratio to what {LONG} steps from the seeds alone reach; the quartiles stand in brackets. "pass" is the time of one pass
-as a ratio to that of the base, measured side by side on a shared machine; "CPU s" is that of the training."""
+as a ratio to that of the base, measured side by side on a shared machine: how well, the base's own row shows. "CPU s"
+is that of the training."""
     groups = list(rows[0]["against"])
     where = [
         (row["name"], *(_interval(row["against"][group]["0"]) for group in groups)) for row in rows if _compared(row)

@@ -52,9 +52,9 @@ VARIANTS = (
     Variant("width 32", {"map": {"width": 32}}),
     Variant("8 layers that share their weights", {"map": {"shared": True}}),
     Variant(TWIN, {"map": {"rng_seed": 100}, "rng_seed": 101}),
-    Variant("loss of the last layer alone", {"fit": {"every_layer": False}}),
-    Variant("squared loss", {"loss": {"kind": "squared"}}),
     Variant("narrow family: mixtures, usual kernel", {"tasks": {"mixture_share": 1.0, "usual_share": 1.0}}),
     Variant("12 layers", {"map": {"layers": 12}}),
+    Variant("loss of the last layer alone", {"fit": {"every_layer": False}}),
+    Variant("squared loss", {"loss": {"kind": "squared"}}),
 )
 QUICK = VARIANTS[:2]
