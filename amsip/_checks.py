@@ -584,6 +584,22 @@ def conditioned(source: object, bare: type) -> None:
         )
 
 
+def instance(name: str, value: object, kind: type, example: str) -> None:
+    """An object of one of the library's abstract types."""
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be a {kind.__name__}, such as `{example}`: got {_called(value)}.")
+
+
+def a_function(name: str, value: object, example: str) -> None:
+    """Something that can be called."""
+    if not callable(value):
+        raise TypeError(f"`{name}` must be a function or a map, such as `{example}`: got {_called(value)}.")
+
+
+def _called(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
 def no_sample_weights(weights: object) -> None:
     """A reference that already carries its weights."""
     if weights is not None:

@@ -53,7 +53,8 @@ class Evidence:
         budget, size = torch.tensor(float(m)).log(), torch.tensor(float(dim)).log()
         one = torch.ones_like(log_jackknife)
         columns = [one, log_jackknife, log_amplitude, log_jackknife.square() / 10.0, one * budget, one * size]
-        return torch.stack([*columns, one * budget * size, self.predictable.clamp(-2.0, 1.0)], -1)
+        columns += [one * budget * size, self.predictable.clamp(-2.0, 1.0), one * budget.square()]
+        return torch.stack(columns, -1)
 
     @property
     def rough(self) -> Bool[Tensor, "*k"]:

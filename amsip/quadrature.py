@@ -105,6 +105,9 @@ def emit(
     total: float = 1.0,
 ) -> Rule:
     """One emission from given seeds, worked out in the kernel's own coordinates."""
+    _checks.instance("kernel", kernel, Kernel, "amsip.SquaredExponential(0.5)")
+    if node_map is not None:
+        _checks.a_function("node_map", node_map, 'amsip.load_map("universal")')
     if isinstance(kernel, Whitened):
         chart = kernel.whitening
         rule = emit(reference.whiten(chart), chart.forward(seeds), kernel.kernel, node_map, total=total)

@@ -17,6 +17,7 @@ def draw_seeds(reference: Reference, m: int, *, generator: torch.Generator | Non
         >>> draw_seeds(Samples(torch.arange(5.0)[:, None]), 5).sum().item()
         10.0
     """
+    _checks.instance("reference", reference, Reference, "amsip.Samples(draws)")
     m = _checks.budget(m)
     _checks.randomness(generator)
     if isinstance(reference, Samples):

@@ -70,5 +70,5 @@ def _warn(leverage: Tensor, wild: Tensor) -> None:
         "direction. The other draws set the scale, and means and covariances are not made exact. Leave such draws out "
         "or transform the coordinates (a logarithm) if these are not the tails you mean.",
         WildDraws,
-        stacklevel=4,
+        stacklevel=5,
     )

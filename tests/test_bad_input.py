@@ -373,6 +373,7 @@ def reference_of(index):
     return Samples(torch.as_tensor(x, dtype=dtype), weights), KERNELS[index % len(KERNELS)]
 
 
+@pytest.mark.filterwarnings("ignore::amsip.wild.WildDraws")
 @pytest.mark.parametrize("block", range(10))
 def test_no_awkward_reference_makes_reweighting_worse_than_equal_weights(block):
     for index in range(20 * block, 20 * block + 20):
@@ -394,3 +395,23 @@ def test_a_chart_of_the_wrong_size_does_not_pass_silently():
     chart = Whitening.of_samples(normal(20, 3))
     with pytest.raises(RuntimeError):
         Samples(normal(9, 2)).embed(Whitened(SquaredExponential(1.0), chart))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kernel": "rbf"}, r"`kernel` must be a Kernel, such as `amsip.SquaredExponential\(0.5\)`: got str"),
+        ({"kernel": SquaredExponential}, r"`kernel` must be .*: got the class SquaredExponential"),
+        ({"node_map": "universal"}, r"`node_map` must be .*`amsip.load_map\(\"universal\"\)`: got str"),
+    ],
+)
+def test_names_are_not_kernels_or_maps(wrong, message):
+    with pytest.raises(TypeError, match=message):
+        quadrature(torch.randn(20, 2), 4, **wrong)
+
+
+def test_seeds_come_from_a_reference():
+    with pytest.raises(
+        TypeError, match=r"`reference` must be a Reference, such as `amsip.Samples\(draws\)`: got Tensor"
+    ):
+        draw_seeds(torch.randn(20, 2), 4)

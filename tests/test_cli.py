@@ -252,3 +252,13 @@ def test_the_python_of_the_readme_runs(draws, tmp_path, monkeypatch):
     assert blocks("python")
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), dict(given))
+
+
+def test_a_warning_is_one_line(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    rows[5] = 1e6
+    path = tmp_path / "wild.csv"
+    np.savetxt(path, rows, delimiter=",")
+    assert main(["quadrature", str(path), "-m", "8", "-o", str(tmp_path / "rule.npz")]) == 0
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert [line[:60] for line in lines] == ["amsip: warning: row 5 carries 100% of the variance in its di"]

@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from amsip._checks import NumericalError
@@ -38,7 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = build_parser().parse_args(arguments)
     try:
-        sys.stdout.write(parsed.run(parsed).rstrip() + "\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _warn
+            report = parsed.run(parsed).rstrip()
+        sys.stdout.write(report + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         # the reader left (`amsip ... | head`): keep the interpreter from complaining at exit
@@ -69,3 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
         module.configure(own)
         own.set_defaults(run=module.run)
     return parser
+
+
+def _warn(message: Warning | str, *where: object, **more: object) -> None:
+    sys.stderr.write(f"amsip: warning: {message}\n")
