@@ -12,7 +12,7 @@ from amsip.bench.posteriors.yardstick import Split
 
 
 def draws(n=200, d=2):
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(5), dtype=torch.float64).exp()
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(5), dtype=torch.float64).mul(0.5).exp()
 
 
 def still(nodes, embedding):
