@@ -33,13 +33,15 @@ def write_page(
 ) -> str:
     """The whole page, as HTML."""
     last = comparisons[-1]
-    worth = svg.number(last.equivalent_draws(pool).log().mean().exp().item(), 2)
+    # no rule made of n draws is worth more than n
+    capped = last.equivalent_draws(pool).clamp_max(len(samples))
+    worth = svg.number(capped.log().mean().exp().item(), 2)
     title = f"{last.budget} runs of a groundwater model that do the work of {worth}"
     lead = (
         f"A pumping test left {len(samples):,} posterior draws of four aquifer parameters. Running the model at all of "
         f"them would answer every question about the well field. A rule of <strong>{last.budget} weighted nodes"
         f"</strong> answers the same questions as closely as <strong>{worth} independent draws</strong> would "
-        "(geometric mean over the four questions below)."
+        f"(geometric mean over the four questions below, each at most {len(samples):,})."
     )
     chooser = switch("budget", [f"{c.budget} nodes" for c in comparisons], len(comparisons) - 1)
     sections = [
