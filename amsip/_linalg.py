@@ -11,7 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from amsip import _checks
 
-BLOCK_ENTRIES = 262_144
+# a quarter of a megabyte: what stays in the cache, and what the allocator keeps between blocks instead of giving it back
+BLOCK_ENTRIES = 32_768
+# a graph of so many entries is kept rather than computed again
+RECORDED_ENTRIES = 262_144
 REDUNDANT = 1e-11
 
 
@@ -139,10 +142,11 @@ def blocked_sum(
     term: Callable[[slice], tuple[Tensor, ...]], rows: int, columns: int, *, recording: bool
 ) -> tuple[Tensor, ...]:
     """Sum of `term(block)` over column blocks; when a graph is recorded, blocks are recomputed instead of stored."""
+    if recording and rows * columns <= RECORDED_ENTRIES:
+        return term(slice(0, columns))
     total: tuple[Tensor, ...] | None = None
-    single = rows * columns <= BLOCK_ENTRIES
     for block in blocks(rows, columns):
-        if recording and not single:
+        if recording:
             part = checkpoint(term, block, use_reentrant=False, preserve_rng_state=False)
         else:
             part = term(block)

@@ -176,6 +176,7 @@ def test_kernels_without_a_closed_form_name_the_remedy(kernel):
 @pytest.mark.parametrize("block", [262_144, 10])
 def test_atoms_are_differentiated_to_second_order_in_one_block_or_many(monkeypatch, kernel, block):
     monkeypatch.setattr(_linalg, "BLOCK_ENTRIES", block)
+    monkeypatch.setattr(_linalg, "RECORDED_ENTRIES", block)
     embedding = Samples(normal(2, 5, 2)).embed(kernel)
     z = normal(2, 2, 2, rng_seed=1).requires_grad_()
     assert torch.autograd.gradcheck(embedding.mean, (z,))
@@ -221,6 +222,7 @@ def test_extra_leading_axes_of_nodes_share_the_embedding(monkeypatch, kernel):
     ]
     z = normal(5, 3, 4, 2, rng_seed=1)
     monkeypatch.setattr(_linalg, "BLOCK_ENTRIES", 100)
+    monkeypatch.setattr(_linalg, "RECORDED_ENTRIES", 100)
     for reference in references:
         embedding = reference.embed(kernel)
         value, grad = embedding.mean_and_grad(z)
@@ -292,5 +294,6 @@ def test_energy_in_blocks_is_the_double_sum(monkeypatch):
     reference = Samples(normal(2, 53, 2), torch.rand(2, 53, generator=torch.Generator().manual_seed(0)).double() + 0.1)
     whole = reference.embed(Octaves(0.5, 3)).energy
     monkeypatch.setattr(_linalg, "BLOCK_ENTRIES", 2048)
+    monkeypatch.setattr(_linalg, "RECORDED_ENTRIES", 2048)
     monkeypatch.setattr(embeddings, "ENERGY_ROWS", 16)
     assert torch.allclose(reference.embed(Octaves(0.5, 3)).energy, whole, rtol=1e-12)

@@ -37,6 +37,7 @@ def test_pairwise_distances_in_pieces_are_the_same(monkeypatch):
     x = normal(2, 5, 7)
     whole = _linalg.pairwise_squared_distances(x)
     monkeypatch.setattr(_linalg, "BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(_linalg, "RECORDED_ENTRIES", 10)
     assert torch.allclose(_linalg.pairwise_squared_distances(x), whole, rtol=1e-14)
     assert torch.autograd.gradcheck(_linalg.pairwise_squared_distances, (x[:, :3].clone().requires_grad_(),))
 
@@ -128,6 +129,7 @@ def test_sum_in_blocks_is_the_sum(monkeypatch, recording):
 
     whole = _linalg.blocked_sum(term, 3, 50, recording=recording)
     monkeypatch.setattr(_linalg, "BLOCK_ENTRIES", 21)
+    monkeypatch.setattr(_linalg, "RECORDED_ENTRIES", 21)
     pieces = _linalg.blocked_sum(term, 3, 50, recording=recording)
     for a, b in zip(whole, pieces, strict=True):
         assert torch.allclose(a, b, rtol=1e-12)

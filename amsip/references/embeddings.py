@@ -13,7 +13,7 @@ from amsip import _linalg
 from amsip.kernels import Kernel, Octaves, Polynomial, Radial, SquaredExponential, Sum, Whitened, sum_terms
 from amsip.references.base import Embedding, Moments, Reference
 
-ENERGY_ROWS = 1024
+ENERGY_ROWS = 256
 
 
 def embed(reference: Reference, kernel: Kernel, elementary: Callable[[Kernel], Embedding]) -> Embedding:
