@@ -71,13 +71,14 @@ def _troubles(result: dict) -> Iterator[str]:
 
 
 def absent(result: dict) -> Iterator[str]:
-    """The cells that nobody measured, arm by arm.
+    """The cells that nobody measured, arms with the same gaps together.
 
     Example:
         >>> list(absent({"toys": ["t"], "nodes": [4, 6], "arms": ["floor"], "dear": [], "cells": [], "missing": {}}))
         ['not measured: floor on t']
     """
     there = {(c["toy"], c["arm"], c["m"]) for c in result["cells"]}
+    without: dict[str, list[str]] = {}
     for arm in result["arms"]:
         budgets = [m for m in result.get("nodes", ()) if not (arm in result["dear"] and m in HELD_OUT)]
         gaps = []
@@ -86,7 +87,9 @@ def absent(result: dict) -> Iterator[str]:
             if lost and toy not in result["missing"].get(arm, {}):
                 gaps.append(toy if len(lost) == len(budgets) else f"{toy} (M = {', '.join(map(str, lost))})")
         if gaps:
-            yield f"not measured: {arm} on {', '.join(gaps)}"
+            without.setdefault(", ".join(gaps), []).append(arm)
+    for toys, arms in without.items():
+        yield f"not measured: {', '.join(arms)} on {toys}"
 
 
 def ratios_to_floor(cells: list[dict]) -> dict[tuple[str, str, int], float]:
