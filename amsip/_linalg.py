@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from amsip import _checks
 
-# a quarter of a megabyte: what stays in the cache, and what the allocator keeps between blocks instead of giving it back
+# a quarter of a megabyte: it stays in the cache, and the allocator keeps it between blocks instead of giving it back
 BLOCK_ENTRIES = 32_768
 # a graph of so many entries is kept rather than computed again
 RECORDED_ENTRIES = 262_144
@@ -146,10 +146,7 @@ def blocked_sum(
         return term(slice(0, columns))
     total: tuple[Tensor, ...] | None = None
     for block in blocks(rows, columns):
-        if recording:
-            part = checkpoint(term, block, use_reentrant=False, preserve_rng_state=False)
-        else:
-            part = term(block)
+        part = checkpoint(term, block, use_reentrant=False, preserve_rng_state=False) if recording else term(block)
         total = part if total is None else tuple(accumulate(a, b) for a, b in zip(total, part, strict=True))
     assert total is not None
     return total
