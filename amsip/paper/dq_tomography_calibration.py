@@ -141,7 +141,9 @@ def _scatter(axes: "Axes", data: Data, setting: str, title: str) -> None:
     axes.set_xlabel("exact resolved std of a pixel")
     axes.set_ylabel("std of the pooled rules")
     axes.set_title(title)
-    axes.legend(title="ratio to exact", title_fontsize=7, fontsize=6.5, markerscale=2.5, loc="upper left")
+    axes.legend(
+        title="ratio to exact", title_fontsize=7, fontsize=6, markerscale=2, loc="lower right", handletextpad=0.1
+    )
 
 
 def _image(axes: "Axes", title: str, values: list[float], top: float) -> None:
