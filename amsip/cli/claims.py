@@ -16,7 +16,7 @@ from pathlib import Path
 from amsip._disk import write_atomically
 from amsip.paper.base import Data
 from amsip.paper.page import page
-from amsip.paper.results import COMMITTED, claim_rows, count_by_verdict, load_results
+from amsip.paper.results import COMMITTED, claim_rows, load_results, tally
 
 WIDTH = 100
 
@@ -38,8 +38,7 @@ def run(arguments: argparse.Namespace) -> str:
         write_atomically(arguments.json, (json.dumps(rows, indent=1, allow_nan=False) + "\n").encode())
     if arguments.pages is not None:
         write_atomically(arguments.pages / "paper.md", page(results).encode())
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_by_verdict(rows).items())
-    return "\n\n".join([*map(_block, rows), f"{len(rows)} sentences: {counts}."])
+    return "\n\n".join([*map(_block, rows), tally(rows)])
 
 
 def _block(row: Data) -> str:

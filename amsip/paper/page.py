@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from amsip.bench.base import markdown
 from amsip.paper.base import Data
 from amsip.paper.registry import experiment
-from amsip.paper.results import claim_rows, count_by_verdict
+from amsip.paper.results import claim_rows, tally
 
 OPENING = """# The paper's experiments, reproduced
 
@@ -36,7 +36,6 @@ def page(results: dict[str, Data]) -> str:
 
 def _claims(results: dict[str, Data]) -> str:
     rows = claim_rows(results)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in count_by_verdict(rows).items() if count)
     header = ("sentence, in our words", "where", "verdict", "number", "what it means")
     cells = [
         (
@@ -48,7 +47,7 @@ def _claims(results: dict[str, Data]) -> str:
         )
         for row in rows
     ]
-    return f"## What holds\n\n{len(rows)} sentences: {counts or 'none yet'}.\n\n" + _left_table(header, cells)
+    return f"## What holds\n\n{tally(rows)}\n\n" + _left_table(header, cells)
 
 
 def _gallery(results: dict[str, Data]) -> str:

@@ -64,11 +64,13 @@ def claim_rows(results: dict[str, Data]) -> list[Data]:
     return rows
 
 
-def count_by_verdict(rows: list[Data]) -> dict[str, int]:
-    """How many claims have each verdict.
+def tally(rows: list[Data]) -> str:
+    """How many claims have each verdict, in one line.
 
     Example:
-        >>> count_by_verdict([{"verdict": "holds"}])["holds"]
-        1
+        >>> tally([{"verdict": "holds"}, {"verdict": "holds"}, {"verdict": "not testable"}])
+        '3 sentences. holds: 2, not testable: 1.'
     """
-    return {str(verdict): sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
+    found = ", ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count)
+    return f"{len(rows)} sentences. {found or 'none yet'}."
