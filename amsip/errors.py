@@ -68,7 +68,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Estimate:
-    r"""An integral, and how far it may be off: seven times in ten by less than one standard error, nine by less than two.
+    r"""An integral, and how far it may be off: less than one standard error seven times in ten, than two nine times.
 
     $$\mathrm{standard\ error}^2 = \mathrm{quadrature\ error}^2 + s^2 / n_{\mathrm{eff}}$$
 
