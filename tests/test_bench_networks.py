@@ -46,6 +46,7 @@ def test_a_run_has_a_row_for_each_network_and_writes_the_page_of_its_json(quick)
     again = json.loads(json.dumps(result))
     assert page.page(again) == (folder / "networks.md").read_text()
     assert page.render(again).startswith("network")
+    assert "not measured yet: *4 layers*." in page.page(again | {"missing": ["4 layers"]})
 
 
 def test_two_layers_have_a_quarter_of_the_parameters_and_a_shorter_pass(quick):
@@ -173,5 +174,5 @@ def test_what_other_random_numbers_do_is_noise():
     rows = [row(BASE, (1.0, 1.0, 1.0)), row(TWIN, (0.9, 0.8, 1.1)), row("a", (1.2, 1.1, 1.3))]
     rows += [row("b", (1.5, 1.3, 1.6)), row("c", (0.5, 0.4, 0.7))]
     said = page.sentences(rows)[1]
-    assert "worse than the base: b (1.50); better: c (0.50); within the noise: a." in said
-    assert "worse than the base: a (1.20), b (1.50); better: c" in page.sentences([rows[0], *rows[2:]])[0]
+    assert "worse than the base: *b* (1.50); better: *c* (0.50); not told apart: *a*." in said
+    assert "worse than the base: *a* (1.20), *b* (1.50); better: *c*" in page.sentences([rows[0], *rows[2:]])[0]

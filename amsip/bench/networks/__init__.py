@@ -63,7 +63,12 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     if arguments.gather:
         jobs = _gathered(jobs)
     cells = _measured(jobs, arguments.processes)
-    body = {"steps": steps, "held_out": asdict(held_out), "rows": summarise([*cells[2:], *cells[1::-1]])}
+    body = {
+        "steps": steps,
+        "held_out": asdict(held_out),
+        "missing": [name for name in names if name not in {cell["name"] for cell in cells}],
+        "rows": summarise([*cells[2:], *cells[1::-1]]),
+    }
     words = [option for option, chosen in (("--quick", quick), ("--gather", arguments.gather)) if chosen]
     words += [f"--steps {steps}"] if not quick and steps != STEPS else []
     result = record(" ".join(["python -m amsip bench networks", *words]), started, body)

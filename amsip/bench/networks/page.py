@@ -46,7 +46,7 @@ is that of the training."""
     paired = [(row["name"], *(_interval(row["against"]["all"][str(step)]) for step in STEPS)) for row in rows]
     sections = [
         opening,
-        "\n".join(f"- {line}" for line in sentences(rows)),
+        "\n".join(f"- {line}" for line in (*sentences(rows), *_missing(result))),
         markdown(HEADER, [_cells(row) for row in rows]),
         "## Against the base, posterior by posterior\n\nThe geometric mean of the ratio to the base's MMD² on the same "
         "posterior from the same seeds; in brackets a bootstrap interval of 95 % over batches of posteriors. Below 1 "
@@ -61,7 +61,8 @@ is that of the training."""
 def sentences(rows: Sequence[Row]) -> list[str]:
     """Which differences matter: those whose interval lies beyond all that other random numbers do."""
     lines = [
-        f"Training the base again with other random numbers changes MMD² by {_each(row)}: this much is noise."
+        f"Training the base again with other random numbers multiplies MMD² by {_each(row)}: the scale of the noise, "
+        "from one pair of trainings. Better and worse below are intervals that lie wholly beyond it."
         for row in rows
         if row["name"] == TWIN
     ]
@@ -69,8 +70,10 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         band = noise(rows, step)
         worse = _named([row for row in rows if _compared(row) and _of(row, step)[1] > band], step)
         better = _named([row for row in rows if _compared(row) and _of(row, step)[2] < 1 / band], step)
-        alike = [r["name"] for r in rows if _compared(r) and _of(r, step)[1] <= band and _of(r, step)[2] >= 1 / band]
-        said = [f"worse than the base: {worse}", f"better: {better}", f"within the noise: {', '.join(alike) or 'none'}"]
+        alike = [
+            f"*{r['name']}*" for r in rows if _compared(r) and _of(r, step)[1] <= band and _of(r, step)[2] >= 1 / band
+        ]
+        said = [f"worse than the base: {worse}", f"better: {better}", f"not told apart: {', '.join(alike) or 'none'}"]
         lines.append(f"After {words}, {'; '.join(said)}.")
     for row in rows:
         if row["name"] == SHIPPED:
@@ -92,6 +95,11 @@ def noise(rows: Sequence[Row], step: str) -> float:
     return max((max(end, 1 / end) for end in ends), default=1.0)
 
 
+def _missing(result: dict[str, Any]) -> list[str]:
+    names = ", ".join(f"*{name}*" for name in result["missing"])
+    return [f"Listed for the comparison but not measured yet: {names}."] if names else []
+
+
 def _of(row: Row, step: str) -> Sequence[float]:
     found: Sequence[float] = row["against"][next(iter(GROUPS))][step]
     return found
@@ -102,7 +110,7 @@ def _compared(row: Row) -> bool:
 
 
 def _named(rows: Sequence[Row], step: str) -> str:
-    return ", ".join(f"{row['name']} ({_factor(_of(row, step)[0])})" for row in rows) or "none"
+    return ", ".join(f"*{row['name']}* ({_factor(_of(row, step)[0])})" for row in rows) or "none"
 
 
 def _each(row: Row) -> str:
