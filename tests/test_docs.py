@@ -7,6 +7,7 @@ import pytest
 
 from amsip.bench import bandwidths, default
 from amsip.bench.core import page as core
+from amsip.bench.networks import page as networks
 from amsip.bench.posteriors import caution
 from amsip.bench.posteriors import pages as posteriors
 from amsip.bench.toys import page as toys
@@ -16,6 +17,7 @@ PAGES = {
     "core": ("core", core.page),
     "bandwidths": ("bandwidths", bandwidths.page),
     "default": ("default", default.page),
+    "networks": ("networks", networks.page),
     "toys": ("toys", toys.page),
     "posteriors": ("posteriors", posteriors.page),
     "when-not-to-use": ("posteriors", caution.page),
