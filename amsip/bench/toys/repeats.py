@@ -117,10 +117,10 @@ def _compared(parts: Sequence[dict], m: str) -> str:
 
 def _verdict(parts: Sequence[dict]) -> str:
     gaps = {m: [_swing(part, str(m))[1] / value - 1.0 for part in parts] for m, value in EARLIER.items()}
-    told = ", ".join(f"{min(found):+.0%} to {max(found):+.0%} at M = {m}" for m, found in gaps.items())
+    told = ", ".join(f"{sum(found) / len(found):+.0%} at M = {m}" for m, found in gaps.items())
     far = [str(m) for m, found in gaps.items() if min(map(abs, found)) > NEAR]
     where = f"at M = {', '.join(far)} none is within {NEAR:.0%}" if far else f"at every M one is within {NEAR:.0%}"
-    return f"The medians on the way differ from the earlier values by {told}; {where}."
+    return f"The medians on the way, averaged over the fits, differ from the earlier values by {told}; {where}."
 
 
 def _swing(part: dict, m: str) -> tuple[float, float, float]:
