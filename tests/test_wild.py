@@ -5,10 +5,11 @@ import warnings
 import pytest
 import torch
 
-from amsip import Polynomial, Samples, Whitening, derivatives, quadrature
+from amsip import Polynomial, Projected, Samples, Whitening, derivatives, quadrature
 from amsip.defaults import default_kernel, whitened_kernel
 from amsip.finishing import sees_covariances
 from amsip.maps.curvature import mean_hessian
+from amsip.subspace import leading_subspace
 from amsip.wild import WildDraws, calm_chart
 
 DTYPE = torch.float64
@@ -48,6 +49,35 @@ def test_no_size_is_too_wild():
     with pytest.warns(WildDraws):
         chart, _ = calm_chart(Samples(draws))
     assert torch.allclose(chart.root, torch.eye(2, dtype=DTYPE), atol=0.1)
+
+
+@pytest.mark.parametrize(("n", "size"), [(25, 1e6), (40, 1e12)])
+def test_few_draws_take_longer_but_get_there(n, size):
+    draws = calm_draws(n, 1)
+    draws[0] = size
+    with pytest.warns(WildDraws):
+        chart, _ = calm_chart(Samples(draws))
+    assert 1.0 < (chart.root[0, 0] / draws[1:].std()) < 2.0
+
+
+def test_a_query_rests_on_its_own():
+    """A query that needs more rounds than its neighbour must not send it on more rounds."""
+    batch = calm_draws(50, 1).reshape(2, 25, 1)
+    batch[0, 0], batch[1, 3] = 1e12, 1e3
+    with pytest.warns(WildDraws):
+        together, _ = calm_chart(Samples(batch))
+    with pytest.warns(WildDraws):
+        alone, _ = calm_chart(Samples(batch[1]))
+    assert torch.allclose(together.root[1], alone.root, rtol=1e-12)
+
+
+def test_wild_draws_are_seen_through_a_subspace():
+    square = torch.eye(2, dtype=DTYPE)
+    line = leading_subspace(torch.diag(torch.tensor([9.0, 1.0], dtype=DTYPE)), square[0] * 0.0, square, rank=1)
+    with pytest.warns(WildDraws, match="row 7"):
+        chart, wild = calm_chart(Projected(Samples(wild_draws()), line))
+    assert wild
+    assert 0.8 < chart.root.item() < 1.2
 
 
 def test_what_is_wild_does_not_depend_on_the_coordinates():
