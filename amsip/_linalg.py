@@ -13,8 +13,10 @@ from amsip import _checks
 
 # a quarter of a megabyte: it stays in the cache, and the allocator keeps it between blocks instead of giving it back
 BLOCK_ENTRIES = 32_768
-# a graph of so many entries is kept rather than computed again
+# a graph of so many entries is kept rather than computed again; and no block is larger
 RECORDED_ENTRIES = 262_144
+# narrower blocks of many rows cost more than their entries
+LEAST_COLUMNS = 32
 REDUNDANT = 1e-11
 
 
@@ -133,8 +135,9 @@ def symmetric_root(matrix: Float[Tensor, "*q d d"], floor: float) -> tuple[Tenso
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Slices of the columns such that no block of a (rows, columns) matrix exceeds `BLOCK_ENTRIES`."""
-    width = max(1, BLOCK_ENTRIES // max(1, rows))
+    """Slices of the columns such that blocks of a (rows, columns) matrix have `BLOCK_ENTRIES` or few columns."""
+    rows = max(1, rows)
+    width = max(1, BLOCK_ENTRIES // rows, min(LEAST_COLUMNS, RECORDED_ENTRIES // rows))
     return (slice(start, min(start + width, columns)) for start in range(0, columns, width))
 
 

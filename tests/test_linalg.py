@@ -120,6 +120,12 @@ def test_blocks_cover_every_column_once(rows, columns):
     assert seen == list(range(columns))
 
 
+def test_many_rows_still_come_in_blocks_of_several_columns():
+    """A block per column would loop over the atoms of a thousand queries one by one, a block of all fill memory."""
+    widths = {rows: next(_linalg.blocks(rows, 10_000)).stop for rows in (1, 256, 4_096, 32_000, 10**7)}
+    assert widths == {1: 10_000, 256: 128, 4_096: 32, 32_000: 8, 10**7: 1}
+
+
 @pytest.mark.parametrize("recording", [False, True])
 def test_sum_in_blocks_is_the_sum(monkeypatch, recording):
     x, w = normal(3, 50), normal(50, rng_seed=1).requires_grad_(recording)

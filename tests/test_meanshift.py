@@ -121,6 +121,7 @@ def test_reading_in_blocks_is_reading_at_once(monkeypatch):
     torch.testing.assert_close(mean, plain / plain.amax(-1, keepdim=True), rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(grad / mean[..., None], slope / plain[..., None], rtol=1e-8, atol=1e-8)
     monkeypatch.setattr("amsip._linalg.BLOCK_ENTRIES", 70)
+    monkeypatch.setattr("amsip._linalg.RECORDED_ENTRIES", 70)
     for blocked, whole in zip(read_embedding(nodes, embedding), (mean, grad), strict=True):
         torch.testing.assert_close(blocked, whole, rtol=1e-10, atol=1e-12)
 

@@ -25,12 +25,12 @@ def test_moments_are_weighted_sums(reference):
 @given(samples(low=2))
 def test_moments_in_pieces_are_the_same(reference):
     whole = reference.moments()
-    before = _linalg.BLOCK_ENTRIES
+    before = _linalg.LEAST_COLUMNS, _linalg.BLOCK_ENTRIES
     try:
-        _linalg.BLOCK_ENTRIES = 7
+        _linalg.LEAST_COLUMNS, _linalg.BLOCK_ENTRIES = 1, 7
         pieces = Samples(reference.atoms, reference.weights).moments()
     finally:
-        _linalg.BLOCK_ENTRIES = before
+        _linalg.LEAST_COLUMNS, _linalg.BLOCK_ENTRIES = before
     assert all(torch.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(whole, pieces, strict=True))
 
 
