@@ -26,8 +26,8 @@ def match_moments(
 
     No more nodes than coordinates, or signed weights, leave the rule's covariance C_Q singular or indefinite; then
     T is the multiple of the identity that matches the total variance, $\mathrm{tr}(\Sigma^{-1} T C_Q T) = d$: nodes
-    that moved towards the centre return to the distance at which the draws lie. Directions in which the reference
-    has no spread are left alone.
+    that moved towards the centre return to the distance at which the draws lie. Where that variance is next to none
+    or negative, only the mean is matched. Directions in which the reference has no spread are left alone.
 
     Arguments:
         nodes: The nodes z.
@@ -57,7 +57,8 @@ def match_moments(
     # tr(Sigma^-1 C_Q), the directions without spread left out
     within = (1.0 - null) * ((spread @ vectors) * vectors).sum(-2) / (largest * values.clamp_min(NULL_SPREAD))
     identity = torch.eye(nodes.shape[-1], dtype=torch.float64, device=nodes.device)
-    dilation = _dilation(within.sum(-1), (1.0 - null).sum(-1))[..., None, None] * identity
+    factor = _dilation(within.sum(-1), (1.0 - null).sum(-1))[..., None, None]
+    dilation = factor * (identity - missing) + missing
     transport = torch.where(definite[..., None, None], root @ inverse @ root, dilation)
     return (mean[..., None, :] + centred @ transport.mT).to(nodes)
 

@@ -58,6 +58,15 @@ def test_a_direction_without_spread_does_not_count_in_the_total():
     assert abs(torch.linalg.solve(cov[:3, :3], found[:3, :3]).trace().item() - 3.0) < 1e-8
 
 
+def test_nodes_keep_their_distances_in_a_direction_without_spread():
+    z, w, mean, cov = problem(5, 3, 4)
+    mean[3], cov[3, :], cov[:, 3] = 2.0, 0.0, 0.0
+    moved = match_moments(z, w, (mean, cov))
+    apart = moved[:, 3] - moved[0, 3] - (z[:, 3] - z[0, 3])
+    assert apart.abs().max() < 1e-12
+    assert not torch.allclose(moved[:, 0] - moved[0, 0], z[:, 0] - z[0, 0], rtol=1e-3)
+
+
 def test_an_indefinite_covariance_gets_its_mean_alone():
     z = torch.tensor([[-1.0], [0.0], [1.0]], dtype=DTYPE)
     w = torch.tensor([-1.0, 3.0, -1.0], dtype=DTYPE)
