@@ -591,8 +591,8 @@ def instance(name: str, value: object, kind: type, example: str) -> None:
 
 
 def a_function(name: str, value: object, example: str) -> None:
-    """Something that can be called."""
-    if not callable(value):
+    """Something that can be called; a class would only be made, not called."""
+    if isinstance(value, type) or not callable(value):
         raise TypeError(f"`{name}` must be a function or a map, such as `{example}`: got {_called(value)}.")
 
 

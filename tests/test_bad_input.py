@@ -10,6 +10,7 @@ from strategies import few, rng_seeds
 
 from amsip import (
     Conditional,
+    Descent,
     Gaussian,
     Mixture,
     NumericalError,
@@ -402,6 +403,7 @@ def test_a_chart_of_the_wrong_size_does_not_pass_silently():
     [
         ({"kernel": "rbf"}, r"`kernel` must be a Kernel, such as `amsip.SquaredExponential\(0.5\)`: got str"),
         ({"kernel": SquaredExponential}, r"`kernel` must be .*: got the class SquaredExponential"),
+        ({"node_map": Descent}, r"`node_map` must be .*: got the class Descent"),
         ({"node_map": "universal"}, r"`node_map` must be .*`amsip.load_map\(\"universal\"\)`: got str"),
     ],
 )
