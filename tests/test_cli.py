@@ -254,6 +254,7 @@ def test_the_python_of_the_readme_runs(draws, tmp_path, monkeypatch):
         exec(compile(block, "README.md", "exec"), dict(given))
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_warning_is_one_line(tmp_path, capsys):
     rows = np.random.default_rng(0).normal(size=(500, 2))
     rows[5] = 1e6

@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = build_parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
             warnings.showwarning = _warn
             report = parsed.run(parsed).rstrip()
         sys.stdout.write(report + "\n")
@@ -77,4 +76,4 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _warn(message: Warning | str, *where: object, **more: object) -> None:
-    sys.stderr.write(f"amsip: warning: {message}\n")
+    sys.stderr.write(f"amsip: warning: {' '.join(str(message).split())}\n")
