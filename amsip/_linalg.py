@@ -22,7 +22,7 @@ REDUNDANT = 1e-11
 
 def squared_distances(x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) -> Float[Tensor, "*q m n"]:
     """|x_i - y_j|^2 by one matrix product, both sets centred first so that little is lost to cancellation."""
-    centre = y.mean(-2, keepdim=True)
+    centre = middle(y)
     x, y = x - centre, y - centre
     ones = torch.ones_like(y[..., :1])
     left = torch.cat([-2.0 * x, x.square().sum(-1, keepdim=True), torch.ones_like(x[..., :1])], -1)
@@ -32,6 +32,14 @@ def squared_distances(x: Float[Tensor, "*#q m d"], y: Float[Tensor, "*#q n d"]) 
         # a plain clamp would cut the graph at coinciding points, where second derivatives are still needed
         return r2 - r2.detach().clamp_max(0.0)
     return r2.clamp_min_(0.0)
+
+
+def middle(y: Float[Tensor, "*q n d"]) -> Float[Tensor, "*q 1 d"]:
+    """A point among most of the others, the median of three of them: a mean would follow a single wild one."""
+    count = y.shape[-2]
+    first, second, third = (y[..., row : row + 1, :].detach() for row in (0, count // 2, count - 1))
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    return torch.maximum(low, torch.minimum(high, third))
 
 
 def pairwise_squared_distances(x: Float[Tensor, "*q m d"]) -> Float[Tensor, "*q m m"]:

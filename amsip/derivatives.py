@@ -185,7 +185,7 @@ def polynomial_slope(kernel: Polynomial, x: Float[Tensor, "*q m d"]) -> Float[Te
 
 
 def _radial_hessian(kernel: Radial, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-    centre = y.mean(-2, keepdim=True)
+    centre = _linalg.middle(y)
     x, y = x - centre, y - centre
     r2 = _linalg.squared_distances(x, y)
     mass = (kernel.profile(r2)[1] @ w[..., None])[..., None]

@@ -109,7 +109,7 @@ class Radial(Kernel):
     ) -> tuple[Float[Tensor, "*q m"], Float[Tensor, "*q m d"]]:
         value, shadow = self.profile(_linalg.squared_distances(x, y))
         # the two terms of the gradient nearly cancel far from the origin, so the atoms are moved there
-        centre = y.mean(-2, keepdim=True)
+        centre = _linalg.middle(y)
         weight = w[..., None].expand(*y.shape[:-1], 1)
         sums = shadow @ torch.cat([weight * (y - centre), weight], -1)
         return (value @ w[..., None])[..., 0], sums[..., :-1] - sums[..., -1:] * (x - centre)
@@ -122,7 +122,7 @@ class Radial(Kernel):
         v: Float[Tensor, "*#q m d"],
     ) -> Float[Tensor, "*q m d"]:
         """The Hessian in x of sum_j w_j k(x, y_j) times v, without the (m, n, d) tensor."""
-        centre = y.mean(-2, keepdim=True)
+        centre = _linalg.middle(y)
         x, y = x - centre, y - centre
         shadow, second = self.shadows(_linalg.squared_distances(x, y))
         pull = second * ((x * v).sum(-1, keepdim=True) - v @ y.mT)

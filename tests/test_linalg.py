@@ -28,6 +28,17 @@ def test_squared_distances_keep_digits_far_from_the_origin():
     assert torch.allclose(near, far, rtol=1e-6)
 
 
+def test_one_wild_point_costs_the_others_no_digits():
+    """Centred on a mean, 1e12 among seven points would leave nothing of distances of order one."""
+    x, y = normal(4, 3), normal(7, 3, rng_seed=1)
+    for row in (0, 3, 6):
+        wild = y.clone()
+        wild[row] = 1e12
+        near, far = _linalg.squared_distances(x, y), _linalg.squared_distances(x, wild)
+        others = [i for i in range(7) if i != row]
+        assert torch.allclose(near[:, others], far[:, others], rtol=1e-10)
+
+
 def test_pairwise_distances_are_exact_where_points_nearly_coincide():
     x = torch.tensor([[1.0, 2.0], [1.0 + 1e-12, 2.0]], dtype=torch.float64)
     assert _linalg.pairwise_squared_distances(x)[0, 1].sqrt().item() == pytest.approx(1e-12, rel=1e-3)

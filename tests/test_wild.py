@@ -112,8 +112,10 @@ def test_one_wild_query_changes_nothing_for_the_others():
     assert torch.allclose(embedding.mean(seeds)[0], alone.mean(seeds[0]), rtol=1e-12)
 
 
-def test_the_rule_serves_the_others_better_than_plain_draws():
-    draws = wild_draws()
+@pytest.mark.parametrize(("size", "dtype"), [(1e3, DTYPE), (1e12, DTYPE), (1e9, torch.float32)])
+def test_the_rule_serves_the_others_better_than_plain_draws(size, dtype):
+    draws = calm_draws().to(dtype)
+    draws[7] = size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WildDraws)
         rule = quadrature(draws.expand(20, *draws.shape), 32, generator=torch.Generator().manual_seed(1))
