@@ -47,6 +47,7 @@ def excess(draws: torch.Tensor, m: int, number: int) -> torch.Tensor:
     return (loss(gram, mean, rule.weights) - floor) / size
 
 
+@pytest.mark.filterwarnings("ignore::amsip.wild.WildDraws")
 @pytest.mark.parametrize(("batches", "queries"), [(8, 5), pytest.param(100, 50, marks=pytest.mark.slow)])
 def test_no_emission_is_worse_than_its_reweighted_seeds(batches, queries):
     generator = torch.Generator().manual_seed(batches)
