@@ -72,6 +72,8 @@ class Estimate:
 
     $$\mathrm{standard\ error}^2 = \mathrm{quadrature\ error}^2 + s^2 / n_{\mathrm{eff}}$$
 
+    Calibrated on rules of 8 to 128 nodes, without wild draws (`amsip.wild`).
+
     Arguments:
         value: The weighted average, one number (or k) per query.
         standard_error: Against the posterior that the reference samples: the two parts below together.
