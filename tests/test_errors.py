@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from amsip import Gaussian, Samples, SquaredExponential, quadrature
-from amsip.errors import evidence
+from amsip.errors import Evidence, evidence
 from amsip.weights import unit_sum_weights
 
 DTYPE = torch.float64
@@ -121,3 +121,14 @@ def test_coverage_on_densities_outside_the_calibration():
             found = rule.estimate(lambda x, f=f: f(x))
             within.append((f(draws).mean(-1) - found.value).abs() < 2.0 * found.quadrature_error)
     assert 0.75 < torch.stack(within).double().mean() <= 1.0
+
+
+def test_the_trend_in_the_budget_ends_where_the_calibration_did():
+    one = torch.ones(1, dtype=DTYPE)
+
+    def at(m):
+        return Evidence(one, 0.1 * one / m, one, 0.9 * one).features(m, 2)
+
+    assert torch.allclose(at(1024), at(128))
+    assert torch.allclose(at(2), at(8))
+    assert not torch.allclose(at(8), at(128))
