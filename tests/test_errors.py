@@ -110,6 +110,7 @@ def test_values_that_are_not_numbers_are_flagged():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::amsip.wild.WildDraws")
 def test_coverage_on_densities_outside_the_calibration():
     generator = torch.Generator().manual_seed(6)
     within = []
