@@ -12,11 +12,14 @@ from amsip.defaults import default_kernel, universal_map
 from amsip.guard import finished, finite_or_seeds, guarded, weighed
 from amsip.kernels import Kernel, Whitened
 from amsip.maps.base import NodeMap
+from amsip.maps.strays import recall_strays
 from amsip.references.base import Reference
 from amsip.references.conditional import Conditional
 from amsip.references.samples import Samples
 from amsip.rules import Rule
 from amsip.seeds import draw_seeds
+
+SLACK = 2.0
 
 
 def quadrature(
@@ -120,7 +123,8 @@ def emit(
             return guarded(candidates, embedding)
         moved = node_map(seeds, embedding)
         _checks.moved_nodes(moved, seeds)
-        nodes = finite_or_seeds(moved, seeds)
+        # whatever the map: also a long descent now and then lets a node go that next to no weight holds
+        nodes = recall_strays(finite_or_seeds(moved, seeds), seeds, embedding, slack=SLACK)
         rule = guarded((*candidates, weighed(nodes, embedding, total=total)[1]), embedding)
         return finished(rule, promise, embedding) if total == 1.0 else rule
 

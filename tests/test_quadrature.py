@@ -182,3 +182,15 @@ def test_no_graph_is_left_behind():
     rule = quadrature(normal(50, 2).requires_grad_(), 5, node_map=None, generator=state())
     assert not rule.weights.requires_grad
     assert not rule.nodes.requires_grad
+
+
+def test_no_map_sends_a_node_out_of_the_posteriors_reach():
+    draws = torch.randn(400, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def runaway(nodes, embedding):
+        moved = 0.9 * nodes
+        moved[..., 3, :] = torch.tensor([60.0, 0.0], dtype=nodes.dtype)
+        return moved
+
+    rule = quadrature(draws, 8, node_map=runaway, generator=torch.Generator().manual_seed(1))
+    assert rule.nodes.norm(dim=-1).max() < 8.0

@@ -1,4 +1,4 @@
-"""Nodes that a learned map sent where the posterior is not."""
+"""Nodes that a map sent where the posterior is not."""
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,7 @@ BEYOND, MARGIN = 1.25, 2.0
 
 
 def recall_strays(
-    nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d"], embedding: Embedding
+    nodes: Float[Tensor, "*q m d"], seeds: Float[Tensor, "*q m d"], embedding: Embedding, *, slack: float = 1.0
 ) -> Float[Tensor, "*q m d"]:
     r"""The nodes, but those further out than the posterior reaches back at their seeds.
 
@@ -23,6 +23,7 @@ def recall_strays(
         nodes: What the map made of the seeds.
         seeds: Draws, node by node.
         embedding: The reference.
+        slack: Multiplies both bounds.
 
     Example:
         >>> from amsip import Samples, SquaredExponential
@@ -34,4 +35,4 @@ def recall_strays(
     chart = Whitening.of_moments(*(moment.to(nodes) for moment in embedding.moments))
     out, usual = (chart.forward(z).norm(dim=-1) for z in (nodes, seeds))
     reach = (BEYOND * usual.amax(-1, keepdim=True)).clamp_min(nodes.shape[-1] ** 0.5 + MARGIN)
-    return torch.where((out > reach)[..., None], seeds, nodes)
+    return torch.where((out > slack * reach)[..., None], seeds, nodes)
