@@ -1,5 +1,6 @@
 """The kernel and the map used when the user names none, chosen by measurement: docs/default.md."""
 
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -104,7 +105,7 @@ def universal_network(nodes: Float[Tensor, "*q m d"], embedding: Embedding) -> F
 
 
 universal_descent = Descent(steps=STEPS, newton=False, largest_move=LARGEST_MOVE)
-further_descent = Descent(steps=FURTHER_STEPS, newton=False, largest_move=LARGEST_MOVE)
+further_descent = replace(universal_descent, steps=FURTHER_STEPS)
 
 
 @cache

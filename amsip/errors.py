@@ -17,6 +17,8 @@ from amsip.weights import JITTER
 
 CALIBRATION = Path(__file__).parent / "data" / "calibration.json"
 ROUGH = 0.25
+# the least and the largest budget of the calibration: beyond them its trends say nothing
+CALIBRATED = (8, 128)
 TINY = 1e-300
 
 
@@ -50,8 +52,8 @@ class Evidence:
         per_node = (self.variance / m).clamp_min(TINY)
         log_jackknife = (self.jackknife / per_node).clamp(1e-12, 1e4).log()
         log_amplitude = (self.amplitude / self.variance.clamp_min(TINY)).clamp(1e-9, 1e9).log()
-        # beyond the budgets of the calibration its trends say nothing
-        budget, size = torch.tensor(float(min(max(m, 8), 128))).log(), torch.tensor(float(dim)).log()
+        least, largest = CALIBRATED
+        budget, size = torch.tensor(float(min(max(m, least), largest))).log(), torch.tensor(float(dim)).log()
         one = torch.ones_like(log_jackknife)
         columns = [one, log_jackknife, log_amplitude, log_jackknife.square() / 10.0, one * budget, one * size]
         columns += [one * budget * size, self.predictable.clamp(-2.0, 1.0), one * budget.square()]

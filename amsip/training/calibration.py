@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from amsip import placement
 from amsip._disk import write_atomically
 from amsip.defaults import usual_steps, whitened_kernel
-from amsip.errors import CALIBRATION, evidence
+from amsip.errors import CALIBRATED, CALIBRATION, evidence
 from amsip.placement import TABLE, achieved_ratio
 from amsip.pretrained import load_card
 from amsip.quadrature import emit
@@ -22,7 +22,7 @@ from amsip.references.samples import Samples
 from amsip.training.universal import random_mixture, random_pool
 
 DIMENSIONS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-BUDGETS = (8, 16, 32, 64, 128)
+BUDGETS = (CALIBRATED[0], 16, 32, 64, CALIBRATED[1])
 POOL = 2000
 QUERIES = 6
 DIRECTIONS = 3

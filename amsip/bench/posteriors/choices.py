@@ -1,7 +1,7 @@
 """The default and its alternatives, each a change of one thing."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -10,13 +10,13 @@ from torch import Tensor
 from amsip.bench.rivals.foreign import describe
 from amsip.defaults import (
     FINER,
-    LARGEST_MOVE,
     LENGTH,
     MOMENTS,
     NETWORK_ATOMS,
     SMOOTHNESS,
     STEPS,
     shipped_network,
+    universal_descent,
     universal_map,
     universal_network,
     whitened_kernel,
@@ -110,7 +110,7 @@ def _gaussian_and_moments(dim: int) -> Kernel:
 
 
 def _steps(count: int) -> Descent:
-    return Descent(steps=count, newton=False, largest_move=LARGEST_MOVE)
+    return replace(universal_descent, steps=count)
 
 
 def _network_and(count: int) -> NodeMap:

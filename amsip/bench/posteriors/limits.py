@@ -13,6 +13,7 @@ from torch import Tensor
 from amsip.bench.posteriors.arms import DEFAULT, REWEIGHTED, Emit, default_rule, reweighted_rule
 from amsip.bench.posteriors.data import DIMENSIONS, load_posterior
 from amsip.bench.posteriors.integrands import Integrands, multipliers
+from amsip.bench.posteriors.summary import Interval
 from amsip.bench.posteriors.yardstick import Split, score_rules, split_posterior
 from amsip.bench.timing import milliseconds
 from amsip.references.samples import Samples
@@ -79,10 +80,8 @@ def rough() -> list[dict]:
         families = {name: slice(i * 8, i * 8 + 8) for i, name in enumerate(names)}
         for name, make in METHODS.items():
             rule = _repeated(make, split.pool, NODES)
-            estimates = (rule.weights[..., None] * jumps(rule.nodes)).sum(-2)
-            truth, variance = values.mean(0), values.var(0, correction=0)
-            worth = multipliers(estimates, truth, variance, families, NODES, len(split.pool))
-            rows.append({"task": task, "d": DIMENSIONS[task], "method": name, "worth": worth.raw})
+            worth = _worth(rule, jumps, values, families)
+            rows.append({"task": task, "d": DIMENSIONS[task], "method": name, "worth": worth})
     return rows
 
 
@@ -128,9 +127,7 @@ def wild() -> list[dict]:
                 rules = {method: _repeated(make, pool, NODES) for method, make in METHODS.items()}
             values = integrands(pool)
             for method, rule in rules.items():
-                estimates = (rule.weights[..., None] * integrands(rule.nodes)).sum(-2)
-                truth, variance = values.mean(0), values.var(0, correction=0)
-                worth = multipliers(estimates, truth, variance, integrands.families, NODES, POOL).raw
+                worth = _worth(rule, integrands, values, integrands.families)
                 rows.append({"d": dim, "pool": name, "method": method, "worth": {f: worth[f] for f in BOUNDED}})
     return rows
 
@@ -165,6 +162,15 @@ def small() -> list[dict]:
                 row[name] = multipliers(estimates, truth, variance, integrands.families, NODES, n).capped
             rows.append(row)
     return rows
+
+
+def _worth(
+    rule: Rule, integrands: Callable[[Tensor], Tensor], values: Tensor, families: dict[str, slice]
+) -> dict[str, Interval]:
+    """What a node is worth on each family of integrands, whose values at all draws of the pool are given."""
+    estimates = (rule.weights[..., None] * integrands(rule.nodes)).sum(-2)
+    truth, variance = values.mean(0), values.var(0, correction=0)
+    return multipliers(estimates, truth, variance, families, NODES, len(values)).raw
 
 
 def _average_of_squares(pool: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def fill(plan: Plan, folder: Path, processes: int, report: Callable[[str], None]
 def measure_job(plan: Plan, folder: Path, job: Job) -> None:
     """All arms on one posterior at some M."""
     task, observation, group = job
-    dim = DIMENSIONS[task]
+    dim, made = DIMENSIONS[task], commit()
     for m in group:
         for arm in plan.arms(m):
             stamp = _stamp(arm, plan.sets, dim)
@@ -110,9 +110,8 @@ def measure_job(plan: Plan, folder: Path, job: Job) -> None:
             if arm.missing() or not arm.sized(m, dim) or (arm.method not in plan.again and _finished(path, stamp)):
                 continue
             cell = {"task": task, "observation": observation, "m": m, "method": arm.method, "kernel": arm.kernel}
-            cell["commit"] = commit()
             body = _cell(arm, task, observation, m, plan.sets)
-            write_atomically(path, json.dumps({**cell, "stamp": stamp, **body}).encode())
+            write_atomically(path, json.dumps({**cell, "commit": made, "stamp": stamp, **body}).encode())
 
 
 def _stamp(arm: Arm, sets: int, dim: int) -> dict[str, object]:

@@ -1,16 +1,17 @@
 """Why the default map ends above the optimum where the discrepancy is tiny: steps, ridge, or rounding?"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from amsip.bench.base import markdown
 from amsip.bench.toys.arms import FEW_SETS, moved
-from amsip.defaults import FURTHER_STEPS, LARGEST_MOVE, STEPS, universal_network
+from amsip.bench.toys.measure import bench_toys
+from amsip.defaults import FURTHER_STEPS, STEPS, universal_descent, universal_network
 from amsip.discrepancy import mmd2
-from amsip.maps.descent import Descent
-from amsip.problems.toys import BANANA_TRAINING_BANK, Toy, banana, gaussian_toy
+from amsip.problems.toys import Toy
 from amsip.weights import JITTER, optimal_weights, uniform_weights
 
 BUDGETS = (16, 32, 64)
@@ -44,8 +45,7 @@ def endings(toy: Toy) -> dict[str, object]:
         start = moved(universal_network, seeds, embedding)
         rows = {}
         for name, changed in VARIANTS.items():
-            descent = Descent(**{"steps": STEPS, "newton": False, "largest_move": LARGEST_MOVE, **changed})
-            nodes = moved(descent, start, embedding)
+            nodes = moved(replace(universal_descent, **changed), start, embedding)
             usual, less = (optimal_weights(nodes, embedding, jitter=j) for j in (JITTER, LESS_JITTER))
             rows[name] = {
                 "mmd2": _median(mmd2(nodes, usual, embedding)),
@@ -61,10 +61,10 @@ def endings(toy: Toy) -> dict[str, object]:
 
 
 PARTS: dict[str, Callable[[], dict[str, object]]] = {
-    "gaussian-2": lambda: endings(gaussian_toy(2).whitened()),
-    "banana": lambda: endings(banana(BANANA_TRAINING_BANK).whitened()),
-    "gaussian-2-plain": lambda: endings(gaussian_toy(2)),
-    "banana-plain": lambda: endings(banana(BANANA_TRAINING_BANK)),
+    "gaussian-2": lambda: endings(bench_toys()["gaussian-2-whitened"]),
+    "banana": lambda: endings(bench_toys()["banana-whitened"]),
+    "gaussian-2-plain": lambda: endings(bench_toys()["gaussian-2"]),
+    "banana-plain": lambda: endings(bench_toys()["banana"]),
 }
 
 

@@ -104,13 +104,13 @@ def _toy_cells(plan: Plan, toy: Toy, folder: Path) -> Iterator[Cell]:
             if plan.gather:
                 yield from [cell] if cell else []
                 continue
-            work = Work(toy, embedding, m, toy.seed_sets(m, plan.sets)[: arm.sets])
-            if cell is None:
-                cell = {"toy": toy.name, "arm": arm.name, "m": m, "stamp": stamp, **score_arm(arm, work)}
-                write_atomically(path, json.dumps(cell).encode())
-            elif PAIRED not in cell and "median" in cell and not arm.dear and m in NODES:
-                few = replace(work, seeds=work.seeds[:FEW_SETS])
-                cell = {**cell, PAIRED: score_arm(arm, few).get("median")}
+            if cell is None or (PAIRED not in cell and "median" in cell and not arm.dear and m in NODES):
+                work = Work(toy, embedding, m, toy.seed_sets(m, plan.sets)[: arm.sets])
+                if cell is None:
+                    cell = {"toy": toy.name, "arm": arm.name, "m": m, "stamp": stamp, **score_arm(arm, work)}
+                else:
+                    few = replace(work, seeds=work.seeds[:FEW_SETS])
+                    cell = {**cell, PAIRED: score_arm(arm, few).get("median")}
                 write_atomically(path, json.dumps(cell).encode())
             yield cell
 

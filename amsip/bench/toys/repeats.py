@@ -7,9 +7,10 @@ import torch
 
 from amsip.bench.toys import fitted
 from amsip.bench.toys.arms import moved
+from amsip.bench.toys.measure import SETS, bench_toys
 from amsip.discrepancy import mmd2
 from amsip.maps.attention import AttentionMap
-from amsip.problems.toys import BASE_SEED, gaussian_toy
+from amsip.problems.toys import BASE_SEED
 from amsip.training.config import FitConfig
 from amsip.training.engine import fit_map
 from amsip.training.log import Entry
@@ -17,7 +18,6 @@ from amsip.training.tasks import BUDGETS
 from amsip.weights import optimal_weights, uniform_weights
 
 TOY = "gaussian-2"
-SETS = 256
 STEPS, SPACING, STOPS = fitted.GAUSSIAN_STEPS, 100, 11
 # what an earlier implementation of the same recipe scored, as ratios to the floor, and how near one would like to be
 EARLIER = {4: 0.57, 8: 0.36, 16: 0.18, 32: 0.085, 64: 0.03}
@@ -34,7 +34,7 @@ def refit(dtype: str, stream: int) -> dict[str, object]:
     Returns:
         The settings, the seconds, and the ratio to the floor by step and budget.
     """
-    toy = gaussian_toy(2)
+    toy = bench_toys()[TOY]
     embedding = toy.reference().embed(toy.kernel)
     sets = {m: toy.seed_sets(m, SETS) for m in BUDGETS}
     floors = {m: float(mmd2(z, uniform_weights(z), embedding).quantile(0.5)) for m, z in sets.items()}
